@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tutti/detail/names.hpp>
 #include <utility>
 
 #include "microbench/tune_options.hpp"

@@ -138,7 +138,7 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
     request.participant_count = track.exchange.rank_count();
   if (const auto what = read_for(cell.collective))
     request.reads_in_place = ranks.takes_single_copy(*what, cell.bytes);
-  if (tune::depends_on_ring_room(request, ranks.topology())) {
+  if (tune::depends_on_ring_room(request, ranks.topology(), track.machine)) {
     const auto rooms =
         gather(track.exchange, static_cast<char>(runtime::has_room_for_ring(ranks, request)));
     request.ring_room = std::find(rooms.begin(), rooms.end(), char{0}) == rooms.end()

@@ -15,6 +15,8 @@
 #include "microbench/results.hpp"
 #include "microbench/together.hpp"
 #include "microbench/tune_cells.hpp"
+#include "microbench/tune_check.hpp"
+#include "microbench/tune_explain.hpp"
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_race.hpp"
 #include "microbench/tune_summary.hpp"
@@ -32,6 +34,8 @@ constexpr const char* program = "tutti-tune";
 /// Of the budget, for the parameters of the network; and no more than that.
 constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
+/// Of --check, which is to take two seconds with everything around it.
+constexpr Seconds check_probes{1.4};
 /// Of the budget, for ending.
 constexpr double ending_share = 0.02;
 
@@ -98,13 +102,35 @@ class TuneRun {
         untuned_(communicator_.implementation().tuning->knowledge),
         progress_(is_first() ? stderr : nullptr, program) {}
 
-  int operator()() {
+  int tune() {
     begin();
     if (!is_resumed_) measure_network();
     share_begin();
     race_cells();
     finish();
     return 0;
+  }
+
+  /// Returns 1 on rank 0 if the network is not what the file says.
+  int check() {
+    std::string text;
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      const tune::Tuning tuning = read_tuning(options_.file);
+      const tune::Applicability found = tune::applicability(tuning.made_on, made_on_);
+      if (found.applies == tune::Applies::no)
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}: {}; give the file of this fabric (--file)", options_.file,
+                                found.why));
+      tuning_ = tuning;
+    });
+    const std::vector<tune::Sample> samples = probe(check_probes);
+    if (!is_first()) return 0;
+    const NetworkCheck result =
+        check_network(tuning_.machine, tune::fit(samples, untuned_.machine, options_.seed).machine);
+    std::fputs(result.text.c_str(), stdout);
+    std::fflush(stdout);
+    return result.has_changed ? 1 : 0;
   }
 
  private:
@@ -167,14 +193,17 @@ class TuneRun {
     if (options_.fresh) tuning_.findings.clear();
   }
 
+  std::vector<tune::Sample> probe(Seconds most) {
+    return probe_network(exchange_, communicator_.implementation().neighbours.nodes.node,
+                         {.device = context_->implementation().settings.device,
+                          .budget = std::chrono::duration_cast<Timeout>(most)});
+  }
+
   /// Of the budget, a fraction; in virtual time probes are exact at once.
   void measure_network() {
     progress_.show(0, 1, budget_.left().count(), "probes of the network");
     const Seconds most = std::min(options_.budget * probes_share, probes_most);
-    const std::vector<tune::Sample> samples =
-        probe_network(exchange_, communicator_.implementation().neighbours.nodes.node,
-                      {.device = context_->implementation().settings.device,
-                       .budget = std::chrono::duration_cast<Timeout>(most)});
+    const std::vector<tune::Sample> samples = probe(most);
     tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
     together(exchange_, [&] {
       if (!is_first()) return;
@@ -387,7 +416,8 @@ void take_in(std::vector<tune::Finding>& findings, tune::Finding finding) {
 
 int run_tune_session(const TuneOptions& options, const Launch& launch) {
   require_ranks(launch.exchange);
-  return TuneRun(options, launch)();
+  TuneRun run(options, launch);
+  return options.mode == TuneMode::check ? run.check() : run.tune();
 }
 
 }  // namespace tutti::bench
