@@ -57,7 +57,7 @@ Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhoo
 /// An allreduce of the members, as a plan of the ranks that they are in the whole.
 plan::Plan plan_of_members(Rank self, std::span<const Rank> members,
                            const tune::CollectiveRequest& request, const tune::Topology& topology) {
-  plan::Plan plan = tune::plan_for(request, topology, self);
+  plan::Plan plan = tune::plan_for(request, topology, self, tune::Knowledge());
   for (plan::Step& step : plan.steps)
     if (step.peer != no_rank) step.peer = members[index_of(step.peer)];
   plan.self = members[index_of(self)];

@@ -18,6 +18,14 @@ namespace {
 
 /// The cheapest core of each product that has factors of 2 .. largest + 1 alone.
 class ByProduct {
+  struct Core {
+    std::int64_t price = 0;
+    std::uint32_t rounds = 0;
+    std::uint64_t messages = 0;
+    std::uint32_t last_factor = 1;
+    auto key() const { return std::tuple(price, rounds, messages); }
+  };
+
  public:
   ByProduct(std::uint32_t rank_count, const CorePrices& prices)
       : rank_count_(rank_count), prices_(prices) {
@@ -67,14 +75,6 @@ class ByProduct {
   }
 
  private:
-  struct Core {
-    std::int64_t price = 0;
-    std::uint32_t rounds = 0;
-    std::uint64_t messages = 0;
-    std::uint32_t last_factor = 1;
-    auto key() const { return std::tuple(price, rounds, messages); }
-  };
-
   std::uint32_t rank_count_;
   const CorePrices& prices_;
   std::map<std::uint64_t, Core> known_;

@@ -36,7 +36,7 @@ class ReduceScatter : public testing::Test {
     asked.element_count = bytes / asked.reduction.element_bytes;
     plan = plan_for(asked,
                     {.rank_count = static_cast<std::uint32_t>(node_of.size()), .node_of = node_of},
-                    Rank{0});
+                    Rank{0}, fdr);
     return plan.algorithm;
   }
 
@@ -110,7 +110,7 @@ std::string allgather_taken(std::uint32_t ranks, std::size_t total, Weight weigh
   for (std::uint32_t rank = 0; rank < ranks; ++rank) weights += weight(rank);
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     request.block_bytes.push_back(total * weight(rank) / weights);
-  return plan_for(request, {.rank_count = ranks}, Rank{0}).algorithm;
+  return plan_for(request, {.rank_count = ranks}, Rank{0}, fdr).algorithm;
 }
 
 TEST(Allgatherv, is_passed_on_in_pieces_where_blocks_differ_however_many_nodes_there_are) {

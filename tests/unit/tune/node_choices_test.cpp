@@ -232,7 +232,7 @@ TEST(NodeChoices, large_payloads_leave_a_node_as_often_as_in_a_ring) {
       const CollectiveRequest request =
           request_of(Collective::allreduce, 1 << 20, node_count * ranks_per_node);
       const Topology topology = nodes_of(node_count, ranks_per_node);
-      const Choice choice = choose(request, topology);
+      const Choice choice = choose(request, topology, networks[0].network);
       const double payload = static_cast<double>(request.bytes());
       const double least = 2.0 * (node_count - 1) / node_count * payload / ranks_per_node;
       for (std::uint32_t rank = 0; rank < topology.rank_count; rank += 3) {
