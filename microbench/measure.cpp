@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned block_seconds_max = 300;
 
 extern "C" void end_stuck_rank(int /*signal*/) {
-  constexpr char text[] = "tutti-bench: a block of calls took longer than 300 s; ending\n";
+  constexpr char text[] = "tutti: a block of calls took longer than 300 s; ending\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, sizeof text - 1);
   ::_exit(1);
 }

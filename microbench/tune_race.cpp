@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <utility>
 
 #include "microbench/measure.hpp"
 #include "microbench/reference.hpp"
@@ -92,24 +93,17 @@ std::unique_ptr<TuttiSubject> subject_of(const Cell& cell, const std::string& ch
 }
 
 std::optional<shm::ReadFor> read_for(Collective collective) {
-  switch (collective) {
-    case Collective::allreduce:
-      return shm::ReadFor::allreduce;
-    case Collective::broadcast:
-      return shm::ReadFor::broadcast;
-    case Collective::reduce:
-      return shm::ReadFor::reduce;
-    case Collective::gather:
-      return shm::ReadFor::gather;
-    case Collective::scatter:
-      return shm::ReadFor::scatter;
-    case Collective::allgather:
-      return shm::ReadFor::allgather;
-    case Collective::alltoall:
-      return shm::ReadFor::alltoall;
-    default:
-      return {};
-  }
+  constexpr std::pair<Collective, shm::ReadFor> all[] = {
+      {Collective::allreduce, shm::ReadFor::allreduce},
+      {Collective::broadcast, shm::ReadFor::broadcast},
+      {Collective::reduce, shm::ReadFor::reduce},
+      {Collective::gather, shm::ReadFor::gather},
+      {Collective::scatter, shm::ReadFor::scatter},
+      {Collective::allgather, shm::ReadFor::allgather},
+      {Collective::alltoall, shm::ReadFor::alltoall}};
+  for (const auto& [one, what] : all)
+    if (one == collective) return what;
+  return {};
 }
 
 plan::Picoseconds median_of(std::vector<plan::Picoseconds> times) {

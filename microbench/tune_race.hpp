@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <tutti/communicator.hpp>
+#include <tutti/exchange.hpp>
+#include <tutti/operation.hpp>
 #include <vector>
 
 #include "microbench/timer.hpp"

@@ -96,6 +96,7 @@ class TuneRun {
         placement_(place_ranks(launch.exchange, options.bind)),
         context_(make_context(options, launch.exchange)),
         communicator_(*context_, launch.exchange),
+        topology_(communicator_.implementation().topology()),
         meeting_(barrier(communicator_)),
         made_on_(runtime::fingerprint_of(context_->implementation().fabric.port(),
                                          context_->implementation().settings)),
@@ -119,9 +120,9 @@ class TuneRun {
       const tune::Tuning tuning = read_tuning(options_.file);
       const tune::Applicability found = tune::applicability(tuning.made_on, made_on_);
       if (found.applies == tune::Applies::no)
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("{}: {}; give the file of this fabric (--file)", options_.file,
-                                found.why));
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: {}; give the file of this fabric (--file)", options_.file, found.why));
       tuning_ = tuning;
     });
     const std::vector<tune::Sample> samples = probe(check_probes);
@@ -140,12 +141,11 @@ class TuneRun {
   AskedFor asked_for() const {
     std::vector<const char*> collectives;
     for (const Collective one : options_.collectives) collectives.push_back(name_of(one));
-    const tune::Topology topology = communicator_.implementation().topology();
     return {{"collectives", fmt::format("{}", fmt::join(collectives, ","))},
             {"bytes", fmt::format("{}", fmt::join(options_.bytes, ","))},
             {"seed", fmt::format("{}", options_.seed)},
-            {"ranks", fmt::format("{}", topology.rank_count)},
-            {"nodes", fmt::format("{}", topology.node_count())},
+            {"ranks", fmt::format("{}", topology_.rank_count)},
+            {"nodes", fmt::format("{}", topology_.node_count())},
             {"device", context_->device_name()},
             {"fabric", options_.fabric},
             {"virtual-time", options_.virtual_time ? "yes" : "no"},
@@ -243,10 +243,9 @@ class TuneRun {
     return 0;
   }
   bool is_about(const tune::Finding& finding, const Cell& cell) const {
-    const tune::Topology topology = communicator_.implementation().topology();
     return finding.collective == tuned_as(cell.collective) && finding.bytes == cell.bytes &&
-           finding.agreement == cell.agreement && finding.nodes == topology.node_count() &&
-           finding.ranks_per_node == topology.largest_node();
+           finding.agreement == cell.agreement && finding.nodes == topology_.node_count() &&
+           finding.ranks_per_node == topology_.largest_node();
   }
   bool is_found(const Cell& cell) const {
     return std::any_of(found_.begin(), found_.end(),
@@ -323,9 +322,7 @@ class TuneRun {
 
   /// Of a cell that was raced before this run was interrupted.
   void note_untuned(const Cell& cell, const RaceTrack& track) {
-    untuned_of_[text_of(cell)] =
-        tune::choose(request_of(cell, track), communicator_.implementation().topology(), untuned_)
-            .name();
+    untuned_of_[text_of(cell)] = tune::choose(request_of(cell, track), topology_, untuned_).name();
   }
 
   bool has_faults() const {
@@ -391,6 +388,7 @@ class TuneRun {
   Timer timer_;  // calibrated on the CPU that will be used
   std::unique_ptr<Context> context_;
   Communicator communicator_;
+  const tune::Topology topology_;
   Operation meeting_;
   tune::Fingerprint made_on_;
   tune::Knowledge untuned_;

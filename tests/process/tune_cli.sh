@@ -166,5 +166,23 @@ budget() {
     --budget 2 --fresh
 }
 
+# Ranks that were started one by one.
+tcp() {
+  local port rank file=$folder/t.json
+  . "$(dirname "$0")/../support/free_port.sh"
+  port=$(free_port) || exit 1
+  export TUTTI_SIZE=2 TUTTI_RENDEZVOUS=127.0.0.1:$port TUTTI_SECRET=s TUTTI_BOOTSTRAP_TIMEOUT=20
+  for rank in 0 1; do
+    TUTTI_RANK=$rank timeout 60 "$tune" --budget 2 --collectives barrier --out "$file" \
+      >"$folder/$rank" 2>&1 &
+    pids[rank]=$!
+  done
+  for rank in 0 1; do
+    wait "${pids[rank]}" || fail "rank $rank of the tcp bootstrap: status $?: $(cat "$folder/$rank")"
+  done
+  grep -q "file: $file" "$folder/0" || fail "rank 0: $(cat "$folder/0")"
+  [ ! -s "$folder/1" ] || fail "rank 1 prints: $(cat "$folder/1")"
+}
+
 "$group"
 [ $failures = 0 ]
