@@ -2,6 +2,8 @@
 // This file: from the command line to an exchange (forked ranks, tcp, MPI), and what needs none.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -12,10 +14,12 @@
 #include "microbench/launch.hpp"
 #include "microbench/mpi_side.hpp"
 #include "microbench/placement.hpp"
+#include "microbench/progress.hpp"
 #include "microbench/tune_explain.hpp"
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_options.hpp"
 #include "microbench/tune_session.hpp"
+#include "microbench/verify_choices.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -23,6 +27,7 @@ namespace tutti::bench {
 namespace {
 
 constexpr const char* program = "tutti-tune";
+constexpr std::uint32_t verified_ranks_max = 768;
 
 int run_rank(const TuneOptions& options, const Launch& launch) {
   const Rank self = launch.exchange.self();
@@ -77,6 +82,34 @@ int print(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
   print_reason(program, "standard output could not be written");
   return exit_failure;
+}
+
+/// Judges choices over the grid, in an order that makes each part of it a sample of the whole.
+int verify(const TuneOptions& options) {
+  const std::vector<ChoiceCell> grid = grid_of_choices(verified_ranks_max);
+  const std::vector<ChoiceCell> cells = sample_of_choices(grid, grid.size(), options.seed);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  Progress progress(stderr, program);
+  const std::vector<CellResult> results =
+      verify_choices(cells, {.seed = options.seed},
+                     [&](const CellResult& result, std::size_t done, std::size_t count) {
+                       const std::chrono::duration<double> spent = Clock::now() - begin;
+                       const double left = spent.count() * static_cast<double>(count - done) /
+                                           static_cast<double>(std::max<std::size_t>(done, 1));
+                       const double allowed = (options.verify_budget - spent).count();
+                       progress.show(done, count, std::min(left, allowed), result.cell.text());
+                       return allowed > 0;
+                     });
+  progress.end();
+  return print(table_of(results) + fmt::format("{} of {} cells\n", results.size(), cells.size()));
+}
+
+/// Writes the page, and says where it is.
+int report(const TuneOptions& options) {
+  const tune::Tuning tuning = read_tuning(options.file);
+  replace_file(options.other_file, report_page(tuning, options.file));
+  return print(fmt::format("page: {}\n", options.other_file));
 }
 
 int run_program(std::span<const char* const> arguments) {

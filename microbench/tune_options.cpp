@@ -43,7 +43,8 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
                        "each block); default {}",
                        fmt::join(options.bytes, ",")));
   line.add("--budget", words.budget,
-           fmt::format("seconds that it may take; default {:g}", options.budget.count()));
+           fmt::format("seconds that it may take; default {:g}, of --verify as many as it needs",
+                       options.budget.count()));
   line.add("--out", words.out,
            "file to write to, and whose findings are kept until better ones are there; default: "
            "$XDG_CONFIG_HOME/tutti/tuning.json, where every program finds it");
@@ -165,7 +166,8 @@ void refuse_what_does_nothing(const Words& words, const TuneOptions& options) {
   refuse_unless(runs || explains, "--placement", words.placement.has_value(),
                 "where ranks run, or with --explain");
   refuse_unless(tunes, "--collectives", words.collectives.has_value(), "in a run that tunes");
-  refuse_unless(tunes, "--budget", words.budget.has_value(), "in a run that tunes");
+  refuse_unless(tunes || mode == TuneMode::verify, "--budget", words.budget.has_value(),
+                "in a run that tunes, or with --verify");
   refuse_unless(tunes, "--out", words.out.has_value(), "in a run that tunes; --file is read");
   refuse_unless(tunes, "--fresh", options.fresh, "in a run that tunes");
   refuse_unless(tunes, "--network-only", options.network_only, "in a run that tunes");
@@ -270,7 +272,7 @@ void understand(const Words& words, TuneOptions& options) {
     if (!options.bind && *words.bind != "none") refuse("--bind", *words.bind, "auto or none");
   }
   parse_collectives(words.collectives.value_or("all"), options);
-  if (words.budget) options.budget = parse_budget(*words.budget);
+  if (words.budget) options.budget = options.verify_budget = parse_budget(*words.budget);
   if (words.seed) options.seed = parse_number<std::uint64_t>("--seed", *words.seed, 0, UINT64_MAX);
   understand_fabric(words, options);
   understand_file(words, options);

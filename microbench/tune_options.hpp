@@ -31,6 +31,7 @@ struct TuneOptions {
   std::vector<Collective> collectives;  // in the order given, each once; no probes
   std::vector<std::size_t> bytes;
   std::chrono::duration<double> budget{60};
+  std::chrono::duration<double> verify_budget{30.0 * 24 * 3600};  // of --verify
   std::uint64_t seed = 1;
   bool network_only = false;
   bool fresh = false;  // findings of the file and of a journal are forgotten
