@@ -163,13 +163,14 @@ InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& 
       settings.tuning_file.empty())
     section.lines.emplace_back("looked for",
                                fmt::format("{}", fmt::join(runtime::tuning_paths(), ", ")));
+  section.lines.emplace_back("bits of results",
+                             settings.tuning_keeps_bits
+                                 ? "as without a file (TUTTI_TUNING_BITS=keep)"
+                                 : "as the agreement of a call allows; a file may change them");
   section.lines.emplace_back(
-      "bits of results", settings.tuning_keeps_bits
-                             ? "as without a file (TUTTI_TUNING_BITS=keep)"
-                             : "as the agreement of a call allows; a file may change them");
-  section.lines.emplace_back(
-      "several ranks", "where they find different tables, that of rank 0 holds for all; where no "
-                       "table is in force, the slowest port of all counts");
+      "several ranks",
+      "where they find different tables, that of rank 0 holds for all; where no "
+      "table is in force, the slowest port of all counts");
   const tune::Machine& machine = in_force.knowledge.machine;
   InfoSection part{.title = fmt::format("Machine {}", machine.name), .lines = {}};
   for (std::size_t i = 0; i < tune::parameter_count; ++i) {

@@ -136,10 +136,11 @@ bool is_ethernet(const PortCard& card) noexcept {
 const PortCard& slowest_of(std::span<const PortCard> all) noexcept {
   assert(!all.empty());
   const auto known = [](const PortCard& card) { return card.gigabits_per_second > 0; };
-  return *std::min_element(all.begin(), all.end(), [&](const PortCard& left, const PortCard& right) {
-    if (known(left) != known(right)) return known(left);
-    return left.gigabits_per_second < right.gigabits_per_second;
-  });
+  return *std::min_element(all.begin(), all.end(),
+                           [&](const PortCard& left, const PortCard& right) {
+                             if (known(left) != known(right)) return known(left);
+                             return left.gigabits_per_second < right.gigabits_per_second;
+                           });
 }
 
 std::string incompatibility(std::span<const PortCard> all) {

@@ -8,8 +8,8 @@
 namespace tutti::verbs {
 
 struct PortRate {
-  unsigned lanes = 0;    // 0: a code stands for nothing known, and the rate is not known
-  double lane = 0;       // Gb/s
+  unsigned lanes = 0;     // 0: a code stands for nothing known, and the rate is not known
+  double lane = 0;        // Gb/s
   const char* name = "";  // of that speed on InfiniBand: "EDR"
 
   bool is_known() const noexcept { return lanes > 0; }

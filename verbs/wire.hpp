@@ -36,7 +36,7 @@ struct PortCard {
   std::uint8_t is_ipv4;     // whether the GID is an IPv4 address
   std::uint8_t path_mtu;    // ibv_mtu
   std::uint8_t reserved[3];
-  std::uint64_t subnet;  // of the GID on InfiniBand: its first half as a number
+  std::uint64_t subnet;               // of the GID on InfiniBand: its first half as a number
   std::uint32_t gigabits_per_second;  // 0: not known
   std::uint32_t reserved_too;
 };

@@ -145,10 +145,9 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   introduce({});
 }
 
-Communicator::Implementation::Implementation(Context::Implementation& owner,
-                                             std::unique_ptr<Exchange> given,
-                                             runtime::Neighbourhood known,
-                                             std::shared_ptr<const runtime::TuningInForce> inherited)
+Communicator::Implementation::Implementation(
+    Context::Implementation& owner, std::unique_ptr<Exchange> given, runtime::Neighbourhood known,
+    std::shared_ptr<const runtime::TuningInForce> inherited)
     : context(owner),
       own_exchange(std::move(given)),
       exchange(*own_exchange),

@@ -62,8 +62,8 @@ std::string key_of(const tune::CollectiveRequest& asked) {
   return key;
 }
 
-bool is_timeable(const Communicator::Implementation& communicator,
-                 const OperationRequest& request, const Completed& completed) {
+bool is_timeable(const Communicator::Implementation& communicator, const OperationRequest& request,
+                 const Completed& completed) {
   const tune::CollectiveRequest& asked = completed.asked;
   const Reduction& reduction = asked.reduction;
   if (asked.zero_copy || asked.shares_target) return false;  // other memory would be no substitute
@@ -76,8 +76,7 @@ bool is_timeable(const Communicator::Implementation& communicator,
     return false;
   // Layouts of blocks that only one rank knows could take any amount of memory.
   const bool has_blocks = !completed.blocks.of_rank.empty();
-  if (has_blocks && !request.row.empty() &&
-      asked.collective != tune::Collective::reduce_scatter)
+  if (has_blocks && !request.row.empty() && asked.collective != tune::Collective::reduce_scatter)
     return false;
   const std::size_t blocks = has_blocks ? completed.blocks.of_rank.size() : 1;
   return asked.bytes() <= first_call_bytes_max / blocks;
@@ -299,11 +298,10 @@ class FirstCalls {
     const Picoseconds share = budget / static_cast<Picoseconds>(left);
     const Picoseconds one = std::max<Picoseconds>(warm.times[0], 1);
     // Each batch has one call more.
-    const auto calls = std::min<Picoseconds>(share / (one * first_call_batches) - 1,
-                                             first_call_calls_per_batch);
+    const auto calls =
+        std::min<Picoseconds>(share / (one * first_call_batches) - 1, first_call_calls_per_batch);
     if (calls < 1) return {};
-    for (Picoseconds& time : mine.times)
-      time = batch(operation, static_cast<std::uint32_t>(calls));
+    for (Picoseconds& time : mine.times) time = batch(operation, static_cast<std::uint32_t>(calls));
     mine.spent = spent();
     const Report report = slowest(mine);
     return *std::min_element(report.times.begin(), report.times.end());
@@ -337,8 +335,8 @@ class FirstCalls {
     };
     std::string line = "first call: of " + std::to_string(timed) + " schedules that were timed, ";
     if (best.empty()) return line + "none is faster than " + first + ", " + text(*first_time);
-    return line + best + " is the fastest, " + text(*best_time) + "; " + first + ", by price: " +
-           text(*first_time);
+    return line + best + " is the fastest, " + text(*best_time) + "; " + first +
+           ", by price: " + text(*first_time);
   }
 
   Communicator::Implementation& communicator_;
@@ -360,8 +358,7 @@ bool may_be_timed(const Communicator::Implementation& communicator,
                   const OperationRequest& request) {
   if (communicator.tuning->mode != TuningMode::first_call || communicator.shares_cpus ||
       communicator.exchange.rank_count() < 2 || !communicator.only.empty() || request.plan_of ||
-      !request.members.empty() ||
-      request.asked.collective == tune::Collective::allreduce_ssp)
+      !request.members.empty() || request.asked.collective == tune::Collective::allreduce_ssp)
     return false;
   if (!is_virtual(communicator)) return true;
   // All ranks of the simulation have to take part.

@@ -1,9 +1,9 @@
 // Timing a few schedules of an operation before it is made, and going on with the fastest: the
 // paper's way (V. 7 values of n, 15 calls each), opted for by TUTTI_TUNING=first_call.
 //
-// It is part of making an operation, so all ranks are there.  Calls work on zeros in memory of their
-// own, and no user's function is called.  What decides are numbers that every rank has: the time of
-// the slowest rank, gathered out of band.
+// It is part of making an operation, so all ranks are there.  Calls work on zeros in memory of
+// their own, and no user's function is called.  What decides are numbers that every rank has: the
+// time of the slowest rank, gathered out of band.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@
 
 namespace tutti::runtime {
 
-/// No further schedule is tried after so long, and none is called more often than there is time for.
+/// No further schedule is tried after so long, and none is called more often than there is time
+/// for.
 inline constexpr Timeout first_call_time_max = std::chrono::milliseconds(50);
 inline constexpr std::uint32_t first_call_batches = 3, first_call_calls_per_batch = 5;
 inline constexpr std::size_t first_call_candidates_max = 12;

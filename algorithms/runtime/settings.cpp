@@ -223,8 +223,8 @@ ContextSettings context_settings(const ContextOptions& given) {
     throw Error(ErrorCode::invalid_argument,
                 "TUTTI_PLACEMENT (or placement in code): expected TUTTI_RANKS_PER_NODE beside it; "
                 "nodes that are found are as they are");
-  settings.tuning_file = given.tuning_file.empty() ? value_of("TUTTI_TUNING_FILE").value_or("")
-                                                   : given.tuning_file;
+  settings.tuning_file =
+      given.tuning_file.empty() ? value_of("TUTTI_TUNING_FILE").value_or("") : given.tuning_file;
   settle(settings.tuning, given.tuning, "TUTTI_TUNING", parse_name<TuningMode::off>);
   settle(settings.tuning_keeps_bits, given.tuning_keeps_bits, "TUTTI_TUNING_BITS",
          one_of<bool>({{"free", false}, {"keep", true}},

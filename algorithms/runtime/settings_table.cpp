@@ -43,7 +43,8 @@ constexpr Setting table[] = {
      "By what the ranks choose their schedules.",
      "file: by the rules and findings of a tuning file, and prices on the machine that it "
      "describes; where there is none for this machine, prices on a network of the link's rate. "
-     "model: prices alone, on the machine that the file describes. first_call: as file, and when an "
+     "model: prices alone, on the machine that the file describes. first_call: as file, and when "
+     "an "
      "operation is made that nobody says how to do, a few schedules are timed on memory of their "
      "own, in 50 ms at most; the model decides alone where ranks share CPUs, for users' operators, "
      "for more than 4 MiB, and where buffers are registered or shared. off: no file is read. All "

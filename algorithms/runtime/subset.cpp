@@ -209,8 +209,8 @@ std::optional<Communicator> runtime::split(Communicator& whole, std::optional<st
   Neighbourhood neighbours = neighbourhood_of(members, ranks.neighbours);
   auto exchange = std::make_unique<SubsetExchange>(whole, std::move(members));
   if (!color) return std::nullopt;  // it took part, which the others needed
-  auto part = std::make_unique<Communicator::Implementation>(
-      ranks.context, std::move(exchange), std::move(neighbours), ranks.tuning);
+  auto part = std::make_unique<Communicator::Implementation>(ranks.context, std::move(exchange),
+                                                             std::move(neighbours), ranks.tuning);
   part->has_segments = ranks.has_segments;
   part->has_node_segments = ranks.has_node_segments;
   return Communicator(std::move(part));

@@ -17,8 +17,8 @@
 namespace tutti::runtime {
 namespace {
 
-/// What rank 0 sends in one step.  Where an exchange gathers instead of swapping, every rank gets as
-/// much from each rank.
+/// What rank 0 sends in one step.  Where an exchange gathers instead of swapping, every rank gets
+/// as much from each rank.
 constexpr std::size_t step_bytes = 16u << 10;
 
 /// Why a rank cannot take the file that it was told to take.
@@ -60,8 +60,8 @@ void require_one_setting(std::span<const TuningCard> cards) {
   };
   const auto refuse = [&](std::size_t rank, const char* variable, const char* option,
                           const std::string& first, const std::string& its) {
-    throw Error(ErrorCode::mismatch, std::string("ranks choose differently: ") + variable +
-                                         " is " + first + " on rank 0, and " + its + " on rank " +
+    throw Error(ErrorCode::mismatch, std::string("ranks choose differently: ") + variable + " is " +
+                                         first + " on rank 0, and " + its + " on rank " +
                                          std::to_string(rank) + ": set it (or " + option +
                                          " in code) alike everywhere");
   };
@@ -95,8 +95,8 @@ void require_no_refusal(Communicator::Implementation& communicator, SetUpCall& c
               "rank " + std::to_string(rank) + ": " + all[rank].text);
 }
 
-/// `mine` of rank 0, on all ranks.  In each step the ranks below `reach` have the bytes, and each of
-/// them sends them to the rank that is so many further on.
+/// `mine` of rank 0, on all ranks.  In each step the ranks below `reach` have the bytes, and each
+/// of them sends them to the rank that is so many further on.
 std::string from_rank_0(Communicator::Implementation& communicator, SetUpCall& call,
                         std::string mine, std::size_t bytes) {
   const std::uint64_t self = index_of(communicator.exchange.self());
@@ -189,13 +189,13 @@ std::shared_ptr<const TuningInForce> agree_on_tuning(Communicator::Implementatio
   });
   const auto made = [&](const TuningTable* table, const std::string& whose,
                         const std::string& why_none) {
-    return std::make_shared<const TuningInForce>(in_force(
-        table, whose, why_none, settings.tuning, settings.tuning_keeps_bits, slowest));
+    return std::make_shared<const TuningInForce>(
+        in_force(table, whose, why_none, settings.tuning, settings.tuning_keeps_bits, slowest));
   };
   if (is_one) return made(own ? &*own : nullptr, "", why_none_of(settings.tuning));
   if (!has_table(cards[0])) return made(nullptr, "", ": rank 0 has none, as others have");
-  const TuningTable of_rank_0 = table_of(from_rank_0(
-      communicator, call, own ? letter_of(*own) : "", cards[0].letter_bytes));
+  const TuningTable of_rank_0 =
+      table_of(from_rank_0(communicator, call, own ? letter_of(*own) : "", cards[0].letter_bytes));
   return made(&of_rank_0, " of rank 0, as not all ranks have it", "");
 }
 

@@ -1,8 +1,8 @@
 // How the ranks of a communicator come to choose by one table.
 //
-// A choice depends on nothing that only one rank knows, or ranks would make different plans and wait
-// for each other without end.  So each rank says in its introduction what it has found: nothing, a
-// file and its hash, or a file that it was told to take and cannot.
+// A choice depends on nothing that only one rank knows, or ranks would make different plans and
+// wait for each other without end.  So each rank says in its introduction what it has found:
+// nothing, a file and its hash, or a file that it was told to take and cannot.
 //   one cannot            all throw the same reason, which names the lowest such rank
 //   all have one table    each takes its own copy; nothing more is sent
 //   they differ           rank 0 sends its file along a binomial tree of all ranks, who read it
@@ -33,9 +33,9 @@ struct TuningInForce {
 
 /// What a rank says in its introduction.
 struct TuningCard {
-  std::uint64_t table_hash = 0;   // of the file's bytes
+  std::uint64_t table_hash = 0;    // of the file's bytes
   std::uint64_t letter_bytes = 0;  // of what rank 0 would send; 0: it has found no table
-  std::uint32_t mode = 0;         // TuningMode
+  std::uint32_t mode = 0;          // TuningMode
   std::uint32_t keeps_bits = 0;
   std::uint32_t is_refused = 0;  // it was told to take a file that it cannot take
   std::uint32_t reserved = 0;

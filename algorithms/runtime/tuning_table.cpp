@@ -82,9 +82,9 @@ FoundTable named_table(const std::string& path, const tune::Fingerprint& machine
   try {
     consider(path, machine, found);
   } catch (const Error& error) {
-    found.refusal = Error(ErrorCode::invalid_argument,
-                          std::string("TUTTI_TUNING_FILE (or tuning_file in code): ") +
-                              error.what() + remedy);
+    found.refusal =
+        Error(ErrorCode::invalid_argument,
+              std::string("TUTTI_TUNING_FILE (or tuning_file in code): ") + error.what() + remedy);
   }
   return found;
 }

@@ -57,7 +57,8 @@ enum class TuningMode : std::uint8_t {
                // link's rate
   model,       // prices alone, by what the file says of the machine; its rules and findings do not
                // count
-  first_call,  // as file, and when an operation is made, a few schedules are timed, in 50 ms at most
+  first_call,  // as file, and when an operation is made, a few schedules are timed, in 50 ms at
+               // most
   off,         // prices on a network of the link's rate; no file is read
 };
 
@@ -116,17 +117,17 @@ struct ContextOptions {
   /// rank order, where the last entry holds for all further domains.  Must be equal on all ranks.
   /// Default: the domains that are found.
   std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
-  /// Path of the tuning file.  If it cannot be read, or something in it is wrong, no rank can make a
-  /// communicator: all get Error{invalid_argument}, which names the first such rank, the file, the
-  /// line and the reason.  A file of another device or rate is left aside.  By default it is the
-  /// first one that is there, and right, of $XDG_CONFIG_HOME/tutti/tuning.json (without that
-  /// variable, ~/.config/tutti/tuning.json) and /etc/tutti/tuning.json; `tutti-info` says which, and
-  /// why not the others.  Where the ranks of a communicator have different files, they take that of
-  /// rank 0.
+  /// Path of the tuning file.  If it cannot be read, or something in it is wrong, no rank can make
+  /// a communicator: all get Error{invalid_argument}, which names the first such rank, the file,
+  /// the line and the reason.  A file of another device or rate is left aside.  By default it is
+  /// the first one that is there, and right, of $XDG_CONFIG_HOME/tutti/tuning.json (without that
+  /// variable, ~/.config/tutti/tuning.json) and /etc/tutti/tuning.json; `tutti-info` says which,
+  /// and why not the others.  Where the ranks of a communicator have different files, they take
+  /// that of rank 0.
   std::string tuning_file = {};
   std::optional<TuningMode> tuning = {};  // alike on all ranks; default: file
-  /// Whether a tuning file leaves the bits of results as they would be without it.  Must be equal on
-  /// all ranks.  Default: false; a file may change bits as far as the Agreement allows.
+  /// Whether a tuning file leaves the bits of results as they would be without it.  Must be equal
+  /// on all ranks.  Default: false; a file may change bits as far as the Agreement allows.
   std::optional<bool> tuning_keeps_bits = {};
 };
 

@@ -51,8 +51,8 @@ std::int64_t virtual_time_of(Operation& operation, Communicator& communicator, E
   return *std::max_element(all.begin(), all.end());
 }
 
-Operation make(Communicator& communicator, std::size_t elements,
-               std::vector<std::uint64_t>& source, std::vector<std::uint64_t>& target,
+Operation make(Communicator& communicator, std::size_t elements, std::vector<std::uint64_t>& source,
+               std::vector<std::uint64_t>& target,
                const std::vector<std::uint32_t>& per_round = {}) {
   if (elements == 0) return barrier(communicator, {.per_round = per_round});
   return allreduce(communicator,
@@ -94,8 +94,8 @@ int in_virtual_time(Exchange& exchange, std::size_t elements) {
   if (taken <= 0 || best <= 0) return 4;
   if (taken > best && exchange.self() == Rank{0})
     std::fprintf(stderr, "%u ranks, %zu elements: %ld ps, and %ld with the best uniform n\n%s\n",
-                 exchange.rank_count(), elements, static_cast<long>(taken),
-                 static_cast<long>(best), timed.explanation().c_str());
+                 exchange.rank_count(), elements, static_cast<long>(taken), static_cast<long>(best),
+                 timed.explanation().c_str());
   return taken <= best ? 0 : 5;
 }
 
@@ -151,10 +151,9 @@ int in_real_time(Exchange& exchange) {
   Operation second = make(communicator, elements, source, target);
   if (second.explanation() != first.explanation()) return 8;
   if (second.algorithm() != first.algorithm() || second.per_round() != first.per_round()) return 9;
-  Operation every[] = {barrier(communicator),
-                       broadcast(communicator, {.buffer = target.data(), .bytes = 2400}),
-                       allgather<std::uint64_t>(communicator, std::span(source).first(150),
-                                                std::span(target))};
+  Operation every[] = {
+      barrier(communicator), broadcast(communicator, {.buffer = target.data(), .bytes = 2400}),
+      allgather<std::uint64_t>(communicator, std::span(source).first(150), std::span(target))};
   for (Operation& one : every)
     if (!is_alike(exchange, one) || !complete(one)) return 10;
   return 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/extended_poll.hpp"
 #include "verbs/soft/guarded.hpp"
