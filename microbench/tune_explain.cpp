@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "microbench/tune_journal.hpp"
+#include "microbench/tune_report.hpp"
+#include "microbench/tune_show.hpp"
 #include "tune/choose.hpp"
 
 namespace tutti::bench {
@@ -12,6 +14,13 @@ struct Source {
   tune::Knowledge knowledge;
   std::string text;  // where it is from
 };
+
+/// What programs know by a file on the machine that it was made on.
+tune::Knowledge knowledge_of(tune::Tuning tuning) {
+  const tune::Machine fallback =
+      tune::machine_of_link(tuning.made_on.link == "Ethernet", tuning.made_on.gigabits_per_second);
+  return tune::tuned(fallback, std::move(tuning), tune::TuningBits::free);
+}
 
 /// Of --file or --fabric; else of the file that programs find, and without one of a preset.
 Source source_of(const TuneOptions& options) {
@@ -56,9 +65,17 @@ std::string explained(const TuneOptions& options) {
 }
 
 std::string compared(const std::string& file, const std::string& other) {
-  const std::string text = tune::difference_of(read_tuning(file), read_tuning(other));
-  if (text.empty()) return fmt::format("{} and {} say the same.\n", file, other);
-  return fmt::format("{} | {}\n{}{}", file, other, text, text.back() == '\n' ? "" : "\n");
+  const tune::Tuning left = read_tuning(file), right = read_tuning(other);
+  return show_difference({file, left}, {other, right});
+}
+
+std::string reported(const std::string& file) {
+  const tune::Tuning tuning = read_tuning(file);
+  const tune::Knowledge knowledge = knowledge_of(tuning);
+  return report_page(tuning, file,
+                     [&](const tune::CollectiveRequest& request, const tune::Topology& topology) {
+                       return tune::choose(request, topology, knowledge);
+                     });
 }
 
 }  // namespace tutti::bench

@@ -15,7 +15,10 @@ tune::Tuning read_tuning(const std::string& file);
 /// What is chosen, the next ones, why the others are out, and what would flip the choice.
 std::string explained(const TuneOptions& options);
 
-/// What differs between two files, a line each.
+/// What differs between two files.
 std::string compared(const std::string& file, const std::string& other);
+
+/// A page with pictures of a file.
+std::string reported(const std::string& file);
 
 }  // namespace tutti::bench

@@ -19,6 +19,7 @@
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_options.hpp"
 #include "microbench/tune_session.hpp"
+#include "microbench/tune_show.hpp"
 #include "microbench/verify_choices.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -107,8 +108,7 @@ int verify(const TuneOptions& options) {
 
 /// Writes the page, and says where it is.
 int report(const TuneOptions& options) {
-  const tune::Tuning tuning = read_tuning(options.file);
-  replace_file(options.other_file, report_page(tuning, options.file));
+  replace_file(options.other_file, reported(options.file));
   return print(fmt::format("page: {}\n", options.other_file));
 }
 
@@ -120,7 +120,7 @@ int run_program(std::span<const char* const> arguments) {
     case TuneMode::check:
       return run_ranks(options);
     case TuneMode::show:
-      return print(shown(read_tuning(options.file)));
+      return print(show_tuning(read_tuning(options.file)));
     case TuneMode::explain:
       return print(explained(options));
     case TuneMode::verify:
