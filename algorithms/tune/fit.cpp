@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <tutti/detail/enumerators.hpp>
@@ -15,11 +16,10 @@ namespace {
 
 using plan::Picoseconds;
 
-/// Lines in the number of messages are told from each other by their bytes and ranks.
+/// Lines in the number of messages are told from each other by their bytes.
 struct Key {
   Probe probe;
   std::uint64_t bytes = 0;
-  std::uint32_t ranks = 1;
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 using Lines = std::map<Key, RobustLine>;
@@ -32,7 +32,7 @@ bool is_by_messages(Probe probe) {
 
 bool is_valid(const Sample& sample) {
   constexpr std::uint64_t bytes_max = std::uint64_t{1} << 32;  // times do not overflow
-  return sample.time >= 0 && sample.messages > 0 && sample.ranks > 0 && sample.bytes <= bytes_max;
+  return sample.time >= 0 && sample.messages > 0 && sample.bytes <= bytes_max;
 }
 
 Lines lines_of(const std::vector<Sample>& samples) {
@@ -41,7 +41,7 @@ Lines lines_of(const std::vector<Sample>& samples) {
   for (const Sample& sample : samples) {
     if (!is_valid(sample)) continue;
     const bool by_messages = is_by_messages(sample.probe);
-    const Key key = by_messages ? Key{sample.probe, sample.bytes, sample.ranks} : Key{sample.probe};
+    const Key key = by_messages ? Key{sample.probe, sample.bytes} : Key{sample.probe};
     const std::uint64_t x = by_messages ? sample.messages : sample.bytes;
     const std::uint64_t shared_by = sample.probe == Probe::inside_store ? sample.messages : 1;
     Cell& cell = cells[key][{x, shared_by}];
@@ -57,17 +57,16 @@ Lines lines_of(const std::vector<Sample>& samples) {
   return lines;
 }
 
-/// The line of the fewest bytes and, of these, the most ranks; none: there is nothing with a slope.
+/// The line of the fewest bytes that has a slope; none: there is none.
 const Lines::value_type* shortest(const Lines& lines, Probe probe) {
-  const Lines::value_type* found = nullptr;
-  for (const auto& line : lines)
-    if (line.first.probe == probe && line.second.has_slope() &&
-        (found == nullptr || line.first.bytes == found->first.bytes))
-      found = &line;
-  return found;
+  const auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& line) {
+    return line.first.probe == probe && line.second.has_slope();
+  });
+  return found == lines.end() ? nullptr : &*found;
 }
 
-/// Which parameters the line of a probe tells.
+/// Which parameters the line of a probe tells.  If there are two for one, the first that was
+/// measured: the ranks of a node use their port together.
 struct Tells {
   Probe probe;
   std::optional<Parameter> base, slope;
@@ -75,6 +74,8 @@ struct Tells {
 constexpr Tells tells[] = {
     {Probe::waiting, {}, Parameter::receive_overhead},
     {Probe::one_way, Parameter::latency, Parameter::per_byte},
+    {Probe::shared_port, {}, Parameter::gap},
+    {Probe::stream, {}, Parameter::gap},
     {Probe::combine, Parameter::combine, Parameter::combine_per_byte},
     {Probe::inside_take, {}, Parameter::inside_receive_overhead},
     {Probe::inside_store, Parameter::inside_send_overhead, Parameter::inside_per_byte},
@@ -83,10 +84,10 @@ constexpr Tells tells[] = {
 };
 
 const char* told_by(Parameter parameter) {
-  const auto* found = std::find_if(std::begin(tells), std::end(tells), [&](const Tells& one) {
+  const auto found = std::find_if(std::rbegin(tells), std::rend(tells), [&](const Tells& one) {
     return one.base == parameter || one.slope == parameter;
   });
-  return found == std::end(tells) ? "?" : name_of(found->probe);
+  return found == std::rend(tells) ? "?" : name_of(found->probe);
 }
 
 bool is_of_bytes(Parameter parameter) {
@@ -167,34 +168,6 @@ void remark_on(const Lines::value_type& line, std::vector<std::string>& remarks)
                       ": its base is that of what is shorter, its slope that of what is longer");
 }
 
-/// A line by messages grows by what the port takes of each, unless their receivers take longer.  If
-/// the gap cannot be told, the machine gets bounds of it.
-void tell_gap(const Lines& lines, Machine& machine, Telling& telling,
-              std::vector<std::string>& remarks) {
-  constexpr double clearly = 1.05;
-  const Values known = telling.values(values_of(machine), measured);
-  const double receive_overhead = known[index_of(Parameter::receive_overhead)];
-  Figure& gap = machine[Parameter::gap];
-  for (const Probe probe : {Probe::shared_port, Probe::stream}) {
-    const auto* line = shortest(lines, probe);
-    if (line == nullptr) continue;
-    const double slope = line->second.line().slope;
-    if (slope > clearly * receive_overhead / line->first.ranks) {
-      telling.add(line->second, {}, Parameter::gap);
-      return remark_on(*line, remarks);
-    }
-    const std::int64_t most = whole(Parameter::gap, slope);
-    gap = {std::min(gap.value, most), 0, most, gap.origin};
-    remarks.push_back(std::string(key_of(Parameter::gap)) +
-                      " could not be told: receivers take longer than the port; it is at most " +
-                      std::to_string(most) + ", which is what " + name_of(probe) + " shows");
-    return;
-  }
-  remarks.push_back(std::string(key_of(Parameter::gap)) +
-                    " could not be told: there are no samples of stream of two lengths; it is "
-                    "that of the fallback");
-}
-
 /// What is not told lies anywhere in its interval.
 Values drawn_from(const Machine& machine, Generator& generator) {
   Values values;
@@ -261,23 +234,22 @@ Picoseconds predicted(const Sample& sample, const plan::Network& network) {
   const plan::LogGP& net = network.between;
   const plan::NodeMemory& inside = network.inside;
   const auto messages = static_cast<std::int64_t>(sample.messages);
-  const Picoseconds one_way = net.travel_time(sample.bytes) + net.receive_overhead;
-  const auto each = [&](std::int64_t receivers) {
-    return std::max(net.port_time(sample.bytes), net.receive_overhead / receivers);
+  const auto there_and_back = [&](std::uint64_t there) {
+    return net.travel_time(there) + net.travel_time(8) + 2 * net.receive_overhead;
   };
   switch (sample.probe) {
     case Probe::one_way:
-      return one_way;
+      return net.travel_time(sample.bytes) + net.receive_overhead;
     case Probe::stream:
     case Probe::shared_port:
-      return one_way + (messages - 1) * each(sample.ranks) + net.travel_time(8) +
-             net.receive_overhead;
+      return there_and_back(sample.bytes) + (messages - 1) * net.port_time(sample.bytes);
     case Probe::waiting:
       return messages * net.receive_overhead;
     case Probe::combine:
       return net.work_time(sample.bytes);
     case Probe::incast:
-      return one_way + (messages - 1) * each(1);
+      return there_and_back(sample.bytes) +
+             (messages - 1) * std::max(net.port_time(sample.bytes), net.receive_overhead);
     case Probe::inside_one_way:
       return inside.store_time(sample.bytes) + inside.latency + inside.receive_overhead;
     case Probe::inside_store:
@@ -310,14 +282,13 @@ Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64
   Telling telling;
   for (const Tells& one : tells) {
     const auto* line = shortest(lines, one.probe);
-    if (line == nullptr) continue;
+    if (line == nullptr || (one.slope && telling.is_told(*one.slope))) continue;
     telling.add(line->second, one.base, one.slope);
     remark_on(*line, result.remarks);
   }
-  tell_gap(lines, machine, telling, result.remarks);
   for (std::size_t i = 0; i < parameter_count; ++i)
     if (const auto parameter = static_cast<Parameter>(i);
-        parameter != gap && parameter != fan_max && !telling.is_told(parameter))
+        parameter != fan_max && !telling.is_told(parameter))
       remark(std::string(key_of(parameter)) + " could not be told: there are no samples of " +
              told_by(parameter) + " of two lengths; it is that of " + fallback.name);
   Generator generator(seed);
@@ -332,7 +303,7 @@ Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64
   }
   if (left_out > 0)
     remark(std::to_string(left_out) + " of " + std::to_string(samples.size()) +
-           " samples were left out: negative times, no messages, no ranks, or above 4 GiB");
+           " samples were left out: negative times, no messages, or more than 4 GiB");
   return result;
 }
 

@@ -1,9 +1,9 @@
 // From times that probes took to the parameters of a machine.
 //
-// Each probe takes a time that is a line in the number of messages or bytes (plan/cost/loggp.hpp),
-// so that slopes and intercepts are the parameters.  Noise of a machine only adds time: the least
-// sample of a probe with its bytes and messages is what it takes, and how far the others are above
-// it says how far the least may be, too.  The probes themselves are microbench/network_probes.
+// Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
+// slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
+// Noise of a machine only adds time: the least sample of a probe with its bytes and messages is
+// what it takes, and how far the others are above it says how far the least may be, too.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,6 @@ struct Sample {
   std::uint64_t bytes = 0;     // b
   std::uint32_t messages = 1;  // k
   plan::Picoseconds time = 0;  // the least of a batch
-  std::uint32_t ranks = 1;     // that send at once (shared_port), each to a rank of its own
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
@@ -61,17 +60,16 @@ struct Fit {
 ///   o + L    one_way without bytes, less o_r
 ///   G        one_way by bytes
 ///   o_r      waiting by messages
-///   g        shared_port by messages of the fewest bytes, else stream.  Where receivers take
-///            longer than the port, it is only known to be at most what they take
+///   g        shared_port by messages of the fewest bytes, or stream if that was not measured
 ///   gamma    combine by bytes
 ///   inside   inside_store by bytes: o and G.  inside_take by messages: o_r.  inside_read by bytes.
 ///            inside_one_way without bytes, less o and o_r: L
-///   fan_max  the most senders up to which incast is at most a tenth above a line by messages; 0
-///            if it is so as far as was measured
+///   fan_max  the most senders up to which incast is at most a tenth above what it is with the
+///            fewest and max(p, o_r) for each further one; 0 if it is so as far as was measured
 /// Lines, their breaks and intervals are those of robust_line.hpp, from a generator of `seed`.
 /// Pure.
 ///
-/// Samples of negative time, or without messages or ranks, are left out.
+/// Samples of negative time, without messages, or of more than 4 GiB are left out.
 Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64_t seed);
 
 }  // namespace tutti::tune

@@ -98,9 +98,10 @@ double RobustLine::misfit(const Bent& line, const std::vector<Point>& points) {
 }
 
 Line RobustLine::drawn(Generator& generator) const {
-  // The line was laid through the points, so that they are further off the truth than off it.
+  // The line was laid through the points, so that they are further off the truth than off it; and
+  // how far off they can be, few of them do not show.
   const auto count = static_cast<double>(points_.size());
-  const double widened = count > 2 ? std::sqrt(count / (count - 2)) : 1;
+  const double widened = count > 2 ? count / (count - 2) : 1;
   std::vector<Point> points = points_;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const double off = widened * off_[generator.below(off_.size())] * scale_of(points_[i]);
