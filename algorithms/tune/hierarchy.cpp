@@ -171,13 +171,6 @@ bool is_possible(const Query& query, std::uint32_t lane_count, const Choice& acr
          partners_max_of(across, plan, query.topology.node_count()) <= query.request.partners_max;
 }
 
-/// A message takes a port at least for the gap between messages, in which so many bytes cross (680,
-/// FDR).
-std::size_t bytes_of_gap(const plan::LogGP& network) {
-  return static_cast<std::size_t>(network.gap * network.per_byte.bytes /
-                                  std::max<plan::Picoseconds>(network.per_byte.time, 1));
-}
-
 /// Whether the parts of a schedule that is_possible() may be cut into sub-blocks: those that are
 /// long in each chunk that goes through the plan.
 bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const plan::Plan& across,
@@ -186,7 +179,7 @@ bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const pla
   const std::size_t slots = std::size_t{query.topology.largest_node() + lane_count} * pieces;
   const std::size_t chunk =
       within_registers(chunk_bytes_in_node, slots, std::size_t{pieces} * lane_count);
-  const std::size_t gap = bytes_of_gap(query.network.between);
+  const std::uint64_t gap = bytes_of_gap(query.network.between);
   return query.request.bytes() >= std::uint64_t{pieces} * lane_count * 3 * gap &&
          2 * chunk >= 3 * gap && across.line_slot_count == 0 &&
          across.incoming_max * sub_blocks <= incoming_of_lane_max &&

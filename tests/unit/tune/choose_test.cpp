@@ -745,7 +745,8 @@ TEST(SharedRingUnasked, nobody_has_to_tell_of_room_where_nothing_depends_on_it) 
   EXPECT_TRUE(depends_on_ring_room(asked, {.rank_count = 8}, Knowledge()));
   EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8, .shares_cpus = true}, Knowledge()));
   EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 1}, Knowledge()));
-  EXPECT_FALSE(depends_on_ring_room(of_a_ring(), {.rank_count = 8}, Knowledge()));  // they have told
+  EXPECT_FALSE(
+      depends_on_ring_room(of_a_ring(), {.rank_count = 8}, Knowledge()));  // they have told
   asked.algorithm = Algorithm::shared_ring;
   EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8}, Knowledge()));
   asked.algorithm = Algorithm::automatic;
@@ -841,7 +842,8 @@ TEST(Selection, a_choice_is_explained) {
   asked = {.element_count = 1,
            .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64),
            .algorithm = Algorithm::ring};
-  EXPECT_EQ(choose(asked, {.rank_count = 4}, fdr).explanation(), "chosen: ring, which is asked for");
+  EXPECT_EQ(choose(asked, {.rank_count = 4}, fdr).explanation(),
+            "chosen: ring, which is asked for");
   asked.algorithm = Algorithm::automatic;
   const std::string text =
       choose(asked, {.rank_count = 8, .node_of = even_nodes(4, 2)}, fdr).explanation();
@@ -855,9 +857,10 @@ TEST(Selection, the_explanation_names_variants_and_says_asked_for_only_of_what_t
   CollectiveRequest asked{.element_count = 8192,
                           .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64)};
   const auto text_for = [&](std::uint32_t nodes, std::uint32_t ranks_per_node) {
-    return choose(asked, {.rank_count = nodes * ranks_per_node,
-                          .node_of = even_nodes(nodes, ranks_per_node)},
-                  fdr)
+    return choose(
+               asked,
+               {.rank_count = nodes * ranks_per_node, .node_of = even_nodes(nodes, ranks_per_node)},
+               fdr)
         .explanation();
   };
   const std::string text = text_for(2, 4);
