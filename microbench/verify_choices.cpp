@@ -8,10 +8,7 @@
 #include <utility>
 
 #include "plan/allreduce/recursive_multiplying.hpp"
-#include "plan/cost/in_chunks.hpp"
-#include "plan/cost/makespan.hpp"
-#include "tune/chunks.hpp"
-#include "tune/names.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -22,9 +19,6 @@ using tune::Collective, tune::CollectiveRequest, tune::Choice;
 bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce ||
          collective == Collective::gather || collective == Collective::scatter;
-}
-bool is_in_chunks(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce;
 }
 bool has_blocks(Collective collective) {
   return collective == Collective::allgather || collective == Collective::alltoall ||
@@ -268,21 +262,10 @@ tune::Machine machine_off_by(const tune::Machine& machine, std::uint32_t percent
 }
 
 Picoseconds time_of(const Choice& choice, const ChoiceCell& cell, const plan::Network& network) {
-  const tune::Topology topology = cell.topology();
   const CollectiveRequest request = cell.request();
-  std::vector<plan::Plan> plans;
-  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
-    plans.push_back(choice.plan(Rank{rank}));
-  if (is_in_chunks(cell.collective)) {
-    const std::size_t count =
-        tune::chunk_count(request.element_count, 8, plans[0].parts,
-                          tune::chunk_bytes_for(plans[0], topology.has_shared_nodes()));
-    for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, static_cast<std::uint32_t>(count));
-  }
-  return plan::makespan(
-      plans, network, topology.node_of,
-      {.payload_bytes = request.bytes() * (has_blocks(cell.collective) ? topology.rank_count : 1),
-       .element_bytes = 8});
+  const tune::Topology topology = cell.topology();
+  return tune::plan_time({request, topology, network},
+                         [&](Rank self) { return choice.plan(self); });
 }
 
 CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledge,

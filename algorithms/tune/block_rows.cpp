@@ -478,12 +478,14 @@ Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
   const plan::NodeMemory& memory = query.network.inside;
   const auto places = static_cast<Picoseconds>(query.topology.node_count());
   const auto others = static_cast<Picoseconds>(query.topology.largest_node() - 1);
-  const Picoseconds inside =
-      others == 0 ? 0
-                  : memory.latency + places * others *
-                                         (memory.store_time(bytes) + memory.receive_overhead +
-                                          query.network.between.work_time(bytes));
-  return inside + round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
+  const Picoseconds across =
+      round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
+  if (others == 0) return across;
+  // Those of one node after those of another, while the port sends the ones before.
+  const Picoseconds combined =
+      others * (memory.receive_overhead + query.network.between.work_time(bytes));
+  return places * others * memory.store_time(bytes) + memory.latency + combined +
+         std::max((places - 1) * combined, across);
 }
 
 bool would_connect_many(const Query& query) {
@@ -498,6 +500,7 @@ std::string why_not_partial_sums(const Query& query) {
     return would_connect_many(query) ? "" : "contributions go to their owner at once";
   if (!topology.has_equal_nodes() && partial_sums(query) > partners_unasked_max)
     return "its sums would go directly, to more ranks than are connected unasked";
+  if (would_connect_many(query)) return "";
   return cost_of_partial_sums(query, {}) < cost_of_direct_sums(query, {})
              ? ""
              : "it saves less than a hop in memory";

@@ -37,6 +37,7 @@ class Choice {
     Variant variant;
     std::string why_not;  // empty: it was priced
     std::int64_t factor = Corrections::one;
+    plan::Picoseconds time = 0;  // by the events of its plans, of few ranks; 0: by its price
   };
 
   Query query() const noexcept { return {request_, topology_, network_}; }

@@ -77,15 +77,15 @@ plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
   });
 }
 
-/// Messages that a rank sends while one is on its way.  The root of a
-/// broadcast sees credits before it sends, which takes 0.1 us for each child (tutti-bench
-/// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
-/// too short.
+/// Messages that a rank sends, or takes, while one is on its way.  The root of a broadcast sees
+/// credits before it sends, which takes 0.1 us for each child (tutti-bench --virtual-time).
 std::uint32_t latency_in_messages(const Query& query) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  const Picoseconds credits = is_broadcast(query) ? 2 * network.receive_overhead : 0;
-  const Picoseconds gap = std::max(network.per_byte.of(bytes), network.gap + credits);
+  const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
+  const Picoseconds gap = is_broadcast(query) ? std::max(network.per_byte.of(bytes),
+                                                         network.gap + 2 * network.receive_overhead)
+                                              : std::max(network.port_time(bytes), taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
