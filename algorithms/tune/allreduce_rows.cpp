@@ -6,6 +6,7 @@
 
 #include "plan/allreduce/canonical_dissemination.hpp"
 #include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/canonical_tree.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/circulant.hpp"
 #include "plan/allreduce/decomposition.hpp"
@@ -80,6 +81,39 @@ std::vector<Variant> covering_variants(const Query& query) {
   return {{.per_round =
                cheapest_vector(rank_count, partners_max_of(query),
                                [&](const plan::Round& round) { return price(query, round); })}};
+}
+
+/// The cheapest vectors by several prices: of as many blocks a message as in the mean or at most,
+/// and, where ranks share nodes, of messages that all pass the port of a node, or none of whose
+/// ranks send at the same time.
+std::vector<Variant> canonical_variants(const Query& query) {
+  std::vector<Variant> variants = covering_variants<price_along_the_tree>(query);
+  if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
+      query.topology.shares_cpus)
+    return variants;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const auto add = [&](auto price) {
+    Variant variant{.per_round =
+                        cheapest_vector(rank_count, partners_max_of(query), std::move(price))};
+    if (std::none_of(variants.begin(), variants.end(),
+                     [&](const Variant& other) { return other.per_round == variant.per_round; }))
+      variants.push_back(std::move(variant));
+  };
+  const plan::CanonicalTree tree(rank_count);
+  const std::uint64_t bytes = price_bytes(query);
+  add([&](const plan::Round& round) {
+    return price_of_round(query, round.messages, tree.blocks_max(round.length), bytes);
+  });
+  if (query.topology.has_shared_nodes() && !query.topology.is_one_node()) {
+    add([&](const plan::Round& round) {
+      return round_cost(query.network.between, round.messages, tree.blocks_max(round.length),
+                        bytes);
+    });
+    add([&](const plan::Round& round) {
+      return round_cost(query.network.between, round.messages, 1, bytes);
+    });
+  }
+  return variants;
 }
 
 /// What a round of recursive multiplying takes whose messages come in another order than that in
@@ -527,7 +561,7 @@ constexpr Row table[] = {
      .name = "canonical_dissemination",
      .algorithm = Algorithm::canonical_dissemination,
      .why_not_unasked = why_not_along_the_tree,
-     .variants = covering_variants<price_along_the_tree>,
+     .variants = canonical_variants,
      .cost = cost_of_rounds<price_along_the_tree>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {

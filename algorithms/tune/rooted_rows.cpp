@@ -199,20 +199,34 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
              : plan::tree_reduce_of(request.participant_count, self, shape, order);
 }
 
+/// Of a Fibonacci tree over few nodes, neighbours of the latency, too, whose quotient is rounded.
+std::vector<Variant> tree_variants(const Query& query, Tree tree) {
+  constexpr std::uint32_t nodes_max = 128;
+  std::vector<Variant> variants{{.fans = fans_of(query, tree)}};
+  if (tree != Tree::fibonacci || !is_priced(query) || query.topology.node_count() > nodes_max)
+    return variants;
+  const plan::TreeFans fans = variants.front().fans;
+  const std::uint32_t latency = fans.across_by.latency;
+  for (const std::uint32_t other : {latency - 1, latency + 1, latency + 3}) {
+    if (other == 0 || other > plan::latency_max) continue;
+    variants.push_back({.fans = fans});
+    variants.back().fans.across_by.latency = other;
+  }
+  return variants;
+}
+
 template <Tree tree>
 constexpr Row tree_row(Collective collective, const char* name) {
-  return {
-      .collective = collective,
-      .name = name,
-      .also =
-          "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
-          "flat_tree_zero_copy fibonacci_tree_zero_copy",
-      .tree = tree,
-      .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
-      .variants =
-          [](const Query& query) { return std::vector<Variant>{{.fans = fans_of(query, tree)}}; },
-      .cost = cost_of_tree,
-      .build = tree_plan};
+  return {.collective = collective,
+          .name = name,
+          .also =
+              "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
+              "flat_tree_zero_copy fibonacci_tree_zero_copy",
+          .tree = tree,
+          .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
+          .variants = [](const Query& query) { return tree_variants(query, tree); },
+          .cost = cost_of_tree,
+          .build = tree_plan};
 }
 
 constexpr Row chain_row(Collective collective) {
