@@ -690,6 +690,11 @@ plan::Plan Choice::plan(Rank self) const {
   return row_->build(query(), variant_, self);
 }
 
+const plan::Plan& Choice::first_plan() const {
+  if (!first_plan_) first_plan_ = std::make_shared<const plan::Plan>(plan(Rank{0}));
+  return *first_plan_;
+}
+
 std::string Choice::name() const {
   return described(*row_, variant_) +
          (variant_.across ? ", " + variant_.across->name() + " across" : "");

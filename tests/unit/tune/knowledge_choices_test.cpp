@@ -53,13 +53,16 @@ TEST(ChoiceByKnowledge, is_by_price_on_the_machine_at_hand) {
     return choose(allreduce_of(8), nodes_of(96), untuned(machine_preset(preset)));
   };
   EXPECT_EQ(taken("fdr").name(), "two_partial_dissemination with 11,7 a round");
-  EXPECT_NE(taken("ndr").name(), taken("qdr").name());
-  const std::string text = taken("edr").explanation();
+  EXPECT_NE(choose(allreduce_of(1024), nodes_of(96), untuned(machine_preset("ndr"))).name(),
+            choose(allreduce_of(1024), nodes_of(96), untuned(machine_preset("qdr"))).name());
+  const CollectiveRequest two_priced = allreduce_of(8, Agreement::identical);
+  const std::string text =
+      choose(two_priced, nodes_of(96), untuned(machine_preset("edr"))).explanation();
   EXPECT_NE(text.find(" us on edr"), std::string::npos) << text;
   Machine measured = machine_preset("fdr");
   measured.name = "mlx5_0";
   measured[Parameter::latency].origin = Origin::measured;
-  const Choice choice = choose(allreduce_of(8), nodes_of(96), untuned(measured));
+  const Choice choice = choose(two_priced, nodes_of(96), untuned(measured));
   EXPECT_NE(choice.explanation().find(" us as measured on mlx5_0"), std::string::npos)
       << choice.explanation();
 }
