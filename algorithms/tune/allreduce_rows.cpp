@@ -51,13 +51,13 @@ const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& requ
 /// Messages of a round are of so many values each.
 Picoseconds price_of_dissemination(const Query& query, const plan::Round& round) {
   const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
-  return price_of_round(query, round.messages, values, price_bytes(query));
+  return price_of_round_ahead(query, round, values, price_bytes(query));
 }
 
 Picoseconds price_along_the_tree(const Query& query, const plan::Round& round) {
   // Blocks of a message in the mean, as counted for all P to 128.
   const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
-  return price_of_round(query, round.messages, std::min(round.length, blocks), price_bytes(query));
+  return price_of_round_ahead(query, round, std::min(round.length, blocks), price_bytes(query));
 }
 
 using PriceOfRound = Picoseconds (*)(const Query&, const plan::Round&);
@@ -102,12 +102,11 @@ std::vector<Variant> canonical_variants(const Query& query) {
   const plan::CanonicalTree tree(rank_count);
   const std::uint64_t bytes = price_bytes(query);
   add([&](const plan::Round& round) {
-    return price_of_round(query, round.messages, tree.blocks_max(round.length), bytes);
+    return price_of_round_ahead(query, round, tree.blocks_max(round.length), bytes);
   });
   if (query.topology.has_shared_nodes() && !query.topology.is_one_node()) {
     add([&](const plan::Round& round) {
-      return round_cost(query.network.between, round.messages, tree.blocks_max(round.length),
-                        bytes);
+      return price_of_round(query, round.messages, tree.blocks_max(round.length), bytes);
     });
     add([&](const plan::Round& round) {
       return round_cost(query.network.between, round.messages, 1, bytes);
@@ -148,7 +147,18 @@ std::vector<Variant> core_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
   const auto named = vector_in(query.request.only);
   if (named && !plan::is_core(rank_count, *named)) return {};
-  return {{.per_round = named ? *named : core_vector(query)}};
+  std::vector<Variant> variants{{.per_round = named ? *named : core_vector(query)}};
+  if (named || !vector_for(PerRoundIs::core, query.request).empty() || query.topology.shares_cpus)
+    return variants;
+  // The cheapest of smaller entries, too, if messages come in the order in which they are combined.
+  plan::CorePrices prices = core_prices(query);
+  if (!query.topology.is_one_node())
+    prices.combining.each -= query.network.between.work_time(price_bytes(query));
+  prices.largest = 7;
+  plan::PerRound other =
+      plan::cheapest_core(rank_count, prices, messages_max_of(rank_count, partners_max_of(query)));
+  if (other != variants.front().per_round) variants.push_back({.per_round = std::move(other)});
+  return variants;
 }
 
 bool needs_one_expression(const CollectiveRequest& request) {

@@ -53,6 +53,12 @@ inline plan::Picoseconds price_of_round(const Query& query, std::uint32_t messag
              : round_cost(network_of(query), messages, values, value_bytes, combines);
 }
 
+/// A round of a schedule over all ranks, the k-th of whose messages goes k times `round.length`
+/// ranks ahead: some of them stay in the node.
+plan::Picoseconds price_of_round_ahead(const Query& query, const plan::Round& round,
+                                       std::uint64_t values, std::uint64_t value_bytes,
+                                       bool combines = true);
+
 /// The connections that a vector may need: none in a single node.
 inline std::uint32_t partners_max_of(const Query& query) {
   return query.topology.is_one_node() ? UINT32_MAX : query.request.partners_max;
