@@ -53,8 +53,8 @@ TEST(ChoiceByKnowledge, is_by_price_on_the_machine_at_hand) {
     return choose(allreduce_of(8), nodes_of(96), untuned(machine_preset(preset)));
   };
   EXPECT_EQ(taken("fdr").name(), "two_partial_dissemination with 11,7 a round");
-  EXPECT_NE(choose(allreduce_of(1024), nodes_of(96), untuned(machine_preset("ndr"))).name(),
-            choose(allreduce_of(1024), nodes_of(96), untuned(machine_preset("qdr"))).name());
+  EXPECT_NE(choose(allreduce_of(2048), nodes_of(96), untuned(machine_preset("ndr"))).name(),
+            choose(allreduce_of(2048), nodes_of(96), untuned(machine_preset("roce10"))).name());
   const CollectiveRequest two_priced = allreduce_of(8, Agreement::identical);
   const std::string text =
       choose(two_priced, nodes_of(96), untuned(machine_preset("edr"))).explanation();
@@ -151,8 +151,9 @@ TEST(ChoiceByKnowledge, corrections_of_a_family_change_what_is_cheapest) {
 TEST(ChoiceByKnowledge, keeps_bits_where_that_is_asked_for) {
   const Topology topology = nodes_of(12);
   // Its untuned choice is no canonical one, so it stays; whatever was measured.
-  const CollectiveRequest identical = allreduce_of(8, Agreement::identical);
+  const CollectiveRequest identical = allreduce_of(1024, Agreement::identical);
   const Choice untuned_choice = choose(identical, topology, Knowledge());
+  ASSERT_EQ(untuned_choice.row().association, Association::expression) << untuned_choice.name();
   const Finding finding =
       finding_of(identical, topology, "canonical_dissemination with 3,2 a round");
   EXPECT_EQ(choose(identical, topology, known({}, {finding})).name(), finding.winner.choice);
