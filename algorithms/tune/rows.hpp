@@ -44,6 +44,31 @@ inline std::vector<Variant> covering_named(const plan::PerRound& vector, std::ui
   return {{.per_round = vector}};
 }
 
+/// Prices of rounds that all ranks have alike, through the ports of their nodes or in the only one.
+/// Made once for a query, because a vector is found by thousands of prices.
+class RoundPrices {
+ public:
+  explicit RoundPrices(const Query& query);
+
+  plan::Picoseconds of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
+                       bool combines = true) const;
+  /// Of a schedule over all ranks, the k-th of whose messages goes k times `round.length` ranks
+  /// ahead: where ranks share nodes, some of them stay there.
+  plan::Picoseconds ahead(const plan::Round& round, std::uint64_t values, std::uint64_t value_bytes,
+                          bool combines = true) const;
+
+ private:
+  plan::Network network_;
+  plan::LogGP share_;  // of the port of a node
+  std::uint64_t ranks_, nodes_;
+  bool is_one_node_, is_shared_, has_runs_;
+};
+
+/// The connections that a vector may need: none in a single node.
+inline std::uint32_t partners_max_of(const Query& query) {
+  return query.topology.is_one_node() ? UINT32_MAX : query.request.partners_max;
+}
+
 /// Lanes of the nodes, each of whose parts the schedule across may cut into so many pieces.
 inline plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count,
                                 std::uint32_t pieces = 1) {
