@@ -6,6 +6,7 @@
 
 #include "plan/allreduce/canonical_dissemination.hpp"
 #include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/canonical_tree.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/circulant.hpp"
 #include "plan/allreduce/decomposition.hpp"
@@ -48,28 +49,25 @@ const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& requ
 }
 
 /// Messages of a round are of so many values each.
-Picoseconds price_of_dissemination(const Query& query, const plan::LogGP& network,
-                                   const plan::Round& round) {
+Picoseconds price_of_dissemination(const Query& query, const plan::Round& round) {
   const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
-  return round_cost(network, round.messages, values, price_bytes(query));
+  return price_of_round(query, round.messages, values, price_bytes(query));
 }
 
-Picoseconds price_along_the_tree(const Query& query, const plan::LogGP& network,
-                                 const plan::Round& round) {
+Picoseconds price_along_the_tree(const Query& query, const plan::Round& round) {
   // Blocks of a message in the mean, as counted for all P to 128.
   const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
-  return round_cost(network, round.messages, std::min(round.length, blocks), price_bytes(query));
+  return price_of_round(query, round.messages, std::min(round.length, blocks), price_bytes(query));
 }
 
-using PriceOfRound = Picoseconds (*)(const Query&, const plan::LogGP&, const plan::Round&);
+using PriceOfRound = Picoseconds (*)(const Query&, const plan::Round&);
 
 template <PriceOfRound price>
 Picoseconds cost_of_rounds(const Query& query, const Variant& variant) {
-  const plan::LogGP network = network_of(query);
   Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += price(query, network, round);
+    cost += price(query, round);
   return cost;
 }
 
@@ -80,19 +78,71 @@ std::vector<Variant> covering_variants(const Query& query) {
   if (const auto vector = vector_in(query.request.only)) return covering_named(*vector, rank_count);
   const plan::PerRound& asked = vector_for(PerRoundIs::covering, query.request);
   if (!asked.empty()) return {{.per_round = covering(asked, rank_count)}};
-  const plan::LogGP network = network_of(query);
-  return {{.per_round = cheapest_vector(
-               rank_count, query.request.partners_max,
-               [&](const plan::Round& round) { return price(query, network, round); })}};
+  return {{.per_round =
+               cheapest_vector(rank_count, partners_max_of(query),
+                               [&](const plan::Round& round) { return price(query, round); })}};
+}
+
+/// The cheapest vectors by several prices: of as many blocks a message as in the mean or at most,
+/// and, where ranks share nodes, of messages that all pass the port of a node, or none of whose
+/// ranks send at the same time.
+std::vector<Variant> canonical_variants(const Query& query) {
+  std::vector<Variant> variants = covering_variants<price_along_the_tree>(query);
+  if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
+      query.topology.shares_cpus)
+    return variants;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const auto add = [&](auto price) {
+    Variant variant{.per_round =
+                        cheapest_vector(rank_count, partners_max_of(query), std::move(price))};
+    if (std::none_of(variants.begin(), variants.end(),
+                     [&](const Variant& other) { return other.per_round == variant.per_round; }))
+      variants.push_back(std::move(variant));
+  };
+  const plan::CanonicalTree tree(rank_count);
+  const std::uint64_t bytes = price_bytes(query);
+  add([&](const plan::Round& round) {
+    return price_of_round(query, round.messages, tree.blocks_max(round.length), bytes);
+  });
+  if (query.topology.has_shared_nodes() && !query.topology.is_one_node()) {
+    add([&](const plan::Round& round) {
+      return round_cost(query.network.between, round.messages, tree.blocks_max(round.length),
+                        bytes);
+    });
+    add([&](const plan::Round& round) {
+      return round_cost(query.network.between, round.messages, 1, bytes);
+    });
+  }
+  return variants;
+}
+
+/// What a round of recursive multiplying takes whose messages come in another order than that in
+/// which they are combined: the last one first, for some rank.
+plan::CorePrices core_prices(const Query& query) {
+  const std::uint64_t bytes = price_bytes(query);
+  const Picoseconds work = query.network.between.work_time(bytes);
+  const auto prices = [&](bool combines) -> plan::CorePrices::OfRound {
+    const Picoseconds combined = combines ? work : 0;
+    if (query.topology.is_one_node()) {
+      const plan::NodeMemory& memory = query.network.inside;
+      const Picoseconds taken = memory.receive_overhead + combined;
+      return {.each = memory.store_time(bytes), .least = memory.latency + taken, .busy = taken};
+    }
+    const plan::LogGP network = network_of(query);
+    const Picoseconds one = round_cost(network, 1, 1, bytes, false);
+    const Picoseconds further = round_cost(network, 2, 1, bytes, false) - one;
+    return {.fixed = one - further, .each = further + combined};
+  };
+  return {.combining = prices(true), .out = prices(false), .largest = messages_of_round_max};
 }
 
 plan::PerRound core_vector(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
-  const plan::CorePrices prices = core_prices(network_of(query), price_bytes(query));
+  const plan::CorePrices prices = core_prices(query);
   const plan::PerRound& asked = vector_for(PerRoundIs::core, query.request);
   if (!asked.empty()) return core(asked, rank_count, prices);
   return plan::cheapest_core(rank_count, prices,
-                             messages_max_of(rank_count, query.request.partners_max));
+                             messages_max_of(rank_count, partners_max_of(query)));
 }
 std::vector<Variant> core_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
@@ -138,11 +188,10 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   const plan::PerRound rounds =
       plan::recursive_multiplying_rounds(query.topology.rank_count, variant.per_round);
   const bool is_folded = rounds.size() != variant.per_round.size();
-  const plan::LogGP network = network_of(query);
+  const plan::CorePrices prices = core_prices(query);
   Picoseconds cost = 0;
   for (std::size_t i = 0; i < rounds.size(); ++i)
-    cost +=
-        round_cost(network, rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
+    cost += (is_folded && i + 1 == rounds.size() ? prices.out : prices.combining).of(rounds[i]);
   return cost;
 }
 
@@ -156,7 +205,6 @@ std::vector<Variant> uniform_variants(const Query& query, Serves&& serves) {
     if (vector->size() != 1 || !serves(vector->front())) return {};
     return {{.per_round = *vector}};
   }
-  const plan::LogGP network = network_of(query);
   std::uint32_t best = 1;
   Picoseconds least = INT64_MAX;
   for (std::uint32_t n = 1; n <= std::min(messages_of_round_max, std::max(rank_count, 2u) - 1);
@@ -165,7 +213,7 @@ std::vector<Variant> uniform_variants(const Query& query, Serves&& serves) {
     Picoseconds cost = 0;
     for (const plan::Round& round :
          plan::two_partial_rounds(rank_count, plan::uniform(rank_count, n)))
-      cost += price_of_dissemination(query, network, round);
+      cost += price_of_dissemination(query, round);
     if (cost >= least) continue;
     least = cost;
     best = n;
@@ -247,11 +295,10 @@ std::string why_not_all_connected(const Query& query) {
 }
 
 Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
-  const plan::LogGP network = network_of(query);
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint64_t part = (price_bytes(query) + rank_count - 1) / rank_count;
-  return round_cost(network, rank_count - 1, 1, part) +
-         round_cost(network, rank_count - 1, 1, part, false);
+  return price_of_round(query, rank_count - 1, 1, part) +
+         price_of_round(query, rank_count - 1, 1, part, false);
 }
 
 /// Sub-blocks of each block.  With two, one is combined while the other travels.  Among more than
@@ -305,6 +352,9 @@ std::vector<std::uint32_t> circulant_runs(const Query& query) {
 
 std::string why_not_passed_on(const Query& query, std::uint32_t ranks_max) {
   if (std::string why = why_not_divided(query); !why.empty()) return why;
+  // A message takes a port for as long as longer ones do, and there is one for each part.
+  if (price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 2)
+    return "the parts would be shorter than what a port sends in the gap between messages";
   if (may_connect_all(query)) return "all ranks are connected, and each has a part";
   return query.topology.rank_count > ranks_max
              ? "its registers would take more than the arena that there is by default"
@@ -511,7 +561,7 @@ constexpr Row table[] = {
      .name = "canonical_dissemination",
      .algorithm = Algorithm::canonical_dissemination,
      .why_not_unasked = why_not_along_the_tree,
-     .variants = covering_variants<price_along_the_tree>,
+     .variants = canonical_variants,
      .cost = cost_of_rounds<price_along_the_tree>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {

@@ -28,8 +28,8 @@ plan::Transport transport_of(const Query& query) {
   return query.request.reads_in_place ? plan::Transport::by_reference : plan::Transport::copied;
 }
 
-/// Blocks up to here may be copied once more, so that those of a node are one message (a guess:
-/// copying so many takes less than a message of the assumed network).
+/// Blocks up to here may be copied once more, so that those of a node are one message: longer ones
+/// would not stay in the first cache between their copies.
 constexpr std::size_t together_bytes_max = 1024;
 /// What that may take of the arena, where blocks of many ranks have a place in each slot.
 constexpr std::size_t together_registers_bytes = 1u << 20;
@@ -94,10 +94,24 @@ plan::PerRound vector_across(const Query& query) {
       node_count, std::min(query.request.partners_max, partners_unasked_max),
       [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
 }
+/// Where ranks share nodes, rounds may overlap with stores, which the price does not know: so few
+/// messages a round are variants, too.
 std::vector<Variant> vectors_across(const Query& query) {
-  plan::PerRound vector = vector_across(query);
-  if (!plan::is_executable(query.topology.node_count(), vector)) return {};
-  return {{.per_round = std::move(vector)}};
+  const std::uint32_t node_count = query.topology.node_count();
+  std::vector<Variant> variants;
+  const auto add = [&](plan::PerRound vector) {
+    const bool is_there =
+        std::any_of(variants.begin(), variants.end(),
+                    [&](const Variant& variant) { return variant.per_round == vector; });
+    if (!is_there && plan::is_executable(node_count, vector))
+      variants.push_back({.per_round = std::move(vector)});
+  };
+  add(vector_across(query));
+  const bool is_free = query.request.only.empty() && query.request.per_round_by_default.empty() &&
+                       query.request.block_bytes.empty() && query.topology.has_equal_nodes();
+  if (is_free && node_count > 1 && query.topology.has_shared_nodes() && !query.topology.shares_cpus)
+    for (const std::uint32_t n : {1u, 2u}) add(plan::uniform(node_count, n));
+  return variants;
 }
 
 /// In a single node nobody is connected; without shared memory everybody is as near.
@@ -478,12 +492,14 @@ Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
   const plan::NodeMemory& memory = query.network.inside;
   const auto places = static_cast<Picoseconds>(query.topology.node_count());
   const auto others = static_cast<Picoseconds>(query.topology.largest_node() - 1);
-  const Picoseconds inside =
-      others == 0 ? 0
-                  : memory.latency + places * others *
-                                         (memory.store_time(bytes) + memory.receive_overhead +
-                                          query.network.between.work_time(bytes));
-  return inside + round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
+  const Picoseconds across =
+      round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
+  if (others == 0) return across;
+  // Those of one node after those of another, while the port sends the ones before.
+  const Picoseconds combined =
+      others * (memory.receive_overhead + query.network.between.work_time(bytes));
+  return places * others * memory.store_time(bytes) + memory.latency + combined +
+         std::max((places - 1) * combined, across);
 }
 
 bool would_connect_many(const Query& query) {
@@ -498,6 +514,7 @@ std::string why_not_partial_sums(const Query& query) {
     return would_connect_many(query) ? "" : "contributions go to their owner at once";
   if (!topology.has_equal_nodes() && partial_sums(query) > partners_unasked_max)
     return "its sums would go directly, to more ranks than are connected unasked";
+  if (would_connect_many(query)) return "";
   return cost_of_partial_sums(query, {}) < cost_of_direct_sums(query, {})
              ? ""
              : "it saves less than a hop in memory";

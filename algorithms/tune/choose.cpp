@@ -9,10 +9,12 @@
 #include <tutti/detail/enumerators.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
+#include <utility>
 
 #include "tune/asked_per_round.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/names.hpp"
+#include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
 
@@ -225,7 +227,8 @@ class Chooser {
         network_(knowledge.machine.network()),
         machine_(words_of(knowledge.machine)),
         // Where ranks share CPUs, nothing is raced.
-        corrections_(topology.shares_cpus ? nullptr : &knowledge.corrections) {}
+        corrections_(topology.shares_cpus ? nullptr : &knowledge.corrections),
+        follows_(!topology.shares_cpus) {}
 
   void only_canonical() { only_canonical_ = true; }
 
@@ -255,6 +258,8 @@ class Chooser {
  private:
   void add_rivals(Choice& choice, const Row& row, const Row* named, const NameParts& only) const;
   void take_cheapest(Choice& choice) const;
+  using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
+  static void follow(const Choice& choice, Prices& prices);
 
   const CollectiveRequest& request_;
   const Topology& topology_;
@@ -262,7 +267,32 @@ class Chooser {
   std::string machine_ = {};
   const Corrections* corrections_ = nullptr;
   bool only_canonical_ = false;
+  bool follows_ = false;  // the events of few ranks decide between the cheapest
 };
+
+/// Puts first what takes least by the events of its plans, of the few cheapest.
+void Chooser::follow(const Choice& choice, Prices& prices) {
+  constexpr std::size_t followed_max = 8;
+  const Query query = choice.query();
+  const plan::Picoseconds most = prices.front().first + prices.front().first / 2;
+  std::size_t followed = 0;
+  for (auto& [price, rival] : prices) {
+    if (followed == followed_max || price > most) break;
+    const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
+    // Prices and times are not compared with each other.
+    if (!is_soon_followed(query, *rival->row, first)) return;
+    ++followed;
+  }
+  if (followed < 2) return;
+  for (std::size_t i = 0; i < followed; ++i) {
+    Choice::Rival& rival = *prices[i].second;
+    rival.time =
+        plan_time(query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
+    prices[i].first = corrected(rival.time, rival.factor);
+  }
+  std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(followed),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+}
 
 void Chooser::add_rivals(Choice& choice, const Row& row, const Row* named,
                          const NameParts& only) const {
@@ -301,18 +331,19 @@ void Chooser::take_cheapest(Choice& choice) const {
   const Choice::Rival* best = priced.front();
   // One alone needs no price, which may take longer to compute than its plan.
   if (priced.size() > 1) {
-    plan::Picoseconds least = INT64_MAX;
+    Prices prices;
     for (Choice::Rival* const rival : priced) {
       detail::check(rival->row->cost != nullptr, "rows that are considered together have prices");
       if (corrections_ != nullptr && !corrections_->empty())
         rival->factor = corrections_->factor(family_of(with(choice, *rival).name()),
                                              request_.collective, request_.bytes(),
                                              topology_.node_count(), topology_.largest_node());
-      const plan::Picoseconds price = choice.price_of(*rival);
-      if (price >= least) continue;
-      least = price;
-      best = rival;
+      prices.emplace_back(choice.price_of(*rival), rival);
     }
+    std::stable_sort(prices.begin(), prices.end(),
+                     [](const auto& left, const auto& right) { return left.first < right.first; });
+    if (follows_) follow(choice, prices);
+    best = prices.front().second;
   }
   choice.row_ = best->row;
   choice.variant_ = best->variant;
@@ -651,11 +682,17 @@ plan::Picoseconds Choice::cost() const {
 }
 
 plan::Picoseconds Choice::price_of(const Rival& rival) const {
-  return corrected(rival.row->cost(query(), rival.variant), rival.factor);
+  return corrected(rival.time > 0 ? rival.time : rival.row->cost(query(), rival.variant),
+                   rival.factor);
 }
 
 plan::Plan Choice::plan(Rank self) const {
   return row_->build(query(), variant_, self);
+}
+
+const plan::Plan& Choice::first_plan() const {
+  if (!first_plan_) first_plan_ = std::make_shared<const plan::Plan>(plan(Rank{0}));
+  return *first_plan_;
 }
 
 std::string Choice::name() const {

@@ -21,6 +21,8 @@ class Choice {
   plan::Picoseconds cost() const;
 
   plan::Plan plan(Rank self) const;
+  /// plan(Rank{0}), which prices look at again and again.
+  const plan::Plan& first_plan() const;
 
   /// Tells it apart from every other choice for the same request: "two_partial_dissemination with
   /// 3,2 a round", "8 lanes in 2 sub-blocks, circulant across".  As CollectiveRequest::only.
@@ -37,6 +39,7 @@ class Choice {
     Variant variant;
     std::string why_not;  // empty: it was priced
     std::int64_t factor = Corrections::one;
+    plan::Picoseconds time = 0;  // by the events of its plans, of few ranks; 0: by its price
   };
 
   Query query() const noexcept { return {request_, topology_, network_}; }
@@ -50,9 +53,10 @@ class Choice {
   const Row* row_ = nullptr;
   Variant variant_ = {};
   std::vector<Rival> rivals_ = {};
-  std::string machine_ = {};               // as words: "on fdr"
-  std::string decision_ = {};              // as words, where no price decided
-  std::vector<std::string> remarks_ = {};  // what was passed over, a line each
+  mutable std::shared_ptr<const plan::Plan> first_plan_ = {};  // once somebody asks for it
+  std::string machine_ = {};                                   // as words: "on fdr"
+  std::string decision_ = {};                                  // as words, where no price decided
+  std::vector<std::string> remarks_ = {};                      // what was passed over, a line each
 };
 
 /// By price alone, on a network.  Pure, so all ranks get the same result.  Throws

@@ -171,13 +171,6 @@ bool is_possible(const Query& query, std::uint32_t lane_count, const Choice& acr
          partners_max_of(across, plan, query.topology.node_count()) <= query.request.partners_max;
 }
 
-/// A message takes a port at least for the gap between messages, in which so many bytes cross (680,
-/// FDR).
-std::size_t bytes_of_gap(const plan::LogGP& network) {
-  return static_cast<std::size_t>(network.gap * network.per_byte.bytes /
-                                  std::max<plan::Picoseconds>(network.per_byte.time, 1));
-}
-
 /// Whether the parts of a schedule that is_possible() may be cut into sub-blocks: those that are
 /// long in each chunk that goes through the plan.
 bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const plan::Plan& across,
@@ -186,7 +179,7 @@ bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const pla
   const std::size_t slots = std::size_t{query.topology.largest_node() + lane_count} * pieces;
   const std::size_t chunk =
       within_registers(chunk_bytes_in_node, slots, std::size_t{pieces} * lane_count);
-  const std::size_t gap = bytes_of_gap(query.network.between);
+  const std::uint64_t gap = bytes_of_gap(query.network.between);
   return query.request.bytes() >= std::uint64_t{pieces} * lane_count * 3 * gap &&
          2 * chunk >= 3 * gap && across.line_slot_count == 0 &&
          across.incoming_max * sub_blocks <= incoming_of_lane_max &&
@@ -236,7 +229,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
                               .inside = query.network.inside};
   std::optional<Choice> undivided = choice_across(inner, nodes, network);
   const std::string why =
-      undivided ? why_not_across(query, lane_count, undivided->plan(Rank{0})) : "";
+      undivided ? why_not_across(query, lane_count, undivided->first_plan()) : "";
   if (undivided && why.empty())
     variants.push_back({.lane_count = lane_count,
                         .across = std::make_shared<const Choice>(std::move(*undivided))});
@@ -253,11 +246,15 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   for (const Algorithm algorithm :
        {Algorithm::chunked_fold, Algorithm::canonical_halving, Algorithm::circulant}) {
     inner.algorithm = algorithm;
+    // As of schedules over all ranks: such parts take a port for as long as longer ones.
+    const bool is_short =
+        inner.bytes() / nodes.rank_count < bytes_of_gap(query.network.between) / 2;
+    if (algorithm != Algorithm::chunked_fold && is_short && !query.topology.shares_cpus) continue;
     if (!serves_across({inner, nodes, network})) continue;
     std::optional<Choice> chosen = choice_across(inner, nodes, network);
     if (!chosen) continue;
     const auto divided = std::make_shared<const Choice>(std::move(*chosen));
-    const plan::Plan plan = divided->plan(Rank{0});
+    const plan::Plan& plan = divided->first_plan();
     if (!is_possible(query, lane_count, *divided, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
     for (const std::uint32_t sub_blocks : {2u, 4u})
@@ -418,7 +415,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   const Picoseconds across = variant.across->cost();
   // Leaders of domains and groups pass payloads on as a whole, whatever their schedule does.
-  const plan::Plan plan = in_stages ? plan::Plan{} : variant.across->plan(Rank{0});
+  static const plan::Plan none;
+  const plan::Plan& plan = in_stages ? none : variant.across->first_plan();
   const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
   const Picoseconds pieces = plan.parts * sub_blocks;
   const Picoseconds lanes = in_stages ? 1 : variant.lane_count;

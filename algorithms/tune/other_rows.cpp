@@ -18,30 +18,27 @@ std::vector<Variant> covering_or(const Query& query, const plan::PerRound& asked
   const std::uint32_t rank_count = query.topology.rank_count;
   if (const auto vector = vector_in(query.request.only)) return covering_named(*vector, rank_count);
   if (!asked.empty()) return {{.per_round = covering(asked, rank_count)}};
-  return {{.per_round = cheapest_vector(rank_count, query.request.partners_max, price)}};
+  return {{.per_round = cheapest_vector(rank_count, partners_max_of(query), price)}};
 }
 
 std::vector<Variant> barrier_variants(const Query& query) {
   const CollectiveRequest& request = query.request;
-  const plan::LogGP network = network_of(query);
   return covering_or(
       query, request.per_round.empty() ? request.per_round_by_default : request.per_round,
-      [&](const plan::Round& round) { return round_cost(network, round.messages, 1, 0, false); });
+      [&](const plan::Round& round) { return price_of_round(query, round.messages, 1, 0, false); });
 }
 
 plan::Picoseconds cost_of_barrier(const Query& query, const Variant& variant) {
-  const plan::LogGP network = network_of(query);
   plan::Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += round_cost(network, round.messages, 1, 0, false);
+    cost += price_of_round(query, round.messages, 1, 0, false);
   return cost;
 }
 
 std::vector<Variant> stale_variants(const Query& query) {
-  const plan::LogGP network = network_of(query);
   return covering_or(query, query.request.per_round_by_default, [&](const plan::Round& round) {
-    return round_cost(network, round.messages, 1, priced_bytes(query.request.bytes()));
+    return price_of_round(query, round.messages, 1, priced_bytes(query.request.bytes()));
   });
 }
 

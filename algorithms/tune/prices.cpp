@@ -22,8 +22,26 @@ plan::Picoseconds round_cost(const plan::LogGP& given, std::uint32_t messages, s
   return plan::round_time(messages, values * value_bytes, network, plan::Combining::while_arriving);
 }
 
+plan::Picoseconds round_cost_in_node(const plan::Network& network, std::uint32_t messages,
+                                     std::uint64_t values, std::uint64_t value_bytes,
+                                     bool combines) {
+  const plan::NodeMemory& memory = network.inside;
+  const auto count = static_cast<plan::Picoseconds>(messages);
+  const plan::Picoseconds work =
+      combines ? static_cast<plan::Picoseconds>(values) * network.between.work_time(value_bytes)
+               : 0;
+  const plan::Picoseconds taken = memory.receive_overhead + work;
+  return count * memory.store_time(values * value_bytes) +
+         std::max(memory.latency + taken, count * taken);
+}
+
 plan::Picoseconds hop_in_node(const plan::NodeMemory& memory, std::uint64_t bytes) {
   return memory.store_time(bytes) + memory.latency + memory.receive_overhead;
+}
+
+std::uint64_t bytes_of_gap(const plan::LogGP& network) {
+  return static_cast<std::uint64_t>(network.gap * network.per_byte.bytes /
+                                    std::max<plan::Picoseconds>(network.per_byte.time, 1));
 }
 
 std::uint64_t priced_bytes(std::size_t payload_bytes) {

@@ -16,8 +16,17 @@ plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks);
 plan::Picoseconds round_cost(const plan::LogGP& network, std::uint32_t messages,
                              std::uint64_t values, std::uint64_t value_bytes, bool combines = true);
 
+/// The same inside a node, where ranks store their messages themselves, and then take those of the
+/// others.
+plan::Picoseconds round_cost_in_node(const plan::Network& network, std::uint32_t messages,
+                                     std::uint64_t values, std::uint64_t value_bytes,
+                                     bool combines = true);
+
 /// A message from one rank of a node to another, until it is read.
 plan::Picoseconds hop_in_node(const plan::NodeMemory& memory, std::uint64_t bytes);
+
+/// What a port sends in the gap between messages: 680 bytes on FDR InfiniBand.
+std::uint64_t bytes_of_gap(const plan::LogGP& network);
 
 /// The size of a payload that costs are computed for.  Beyond some MiB their proportions do not
 /// change any more, and picoseconds would overflow.

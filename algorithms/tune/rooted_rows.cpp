@@ -77,15 +77,15 @@ plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
   });
 }
 
-/// Messages that a rank sends while one is on its way.  The root of a
-/// broadcast sees credits before it sends, which takes 0.1 us for each child (tutti-bench
-/// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
-/// too short.
+/// Messages that a rank sends, or takes, while one is on its way.  The root of a broadcast sees
+/// credits before it sends, which takes 0.1 us for each child (tutti-bench --virtual-time).
 std::uint32_t latency_in_messages(const Query& query) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  const Picoseconds credits = is_broadcast(query) ? 2 * network.receive_overhead : 0;
-  const Picoseconds gap = std::max(network.per_byte.of(bytes), network.gap + credits);
+  const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
+  const Picoseconds gap = is_broadcast(query) ? std::max(network.per_byte.of(bytes),
+                                                         network.gap + 2 * network.receive_overhead)
+                                              : std::max(network.port_time(bytes), taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
@@ -199,20 +199,34 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
              : plan::tree_reduce_of(request.participant_count, self, shape, order);
 }
 
+/// Of a Fibonacci tree over few nodes, neighbours of the latency, too, whose quotient is rounded.
+std::vector<Variant> tree_variants(const Query& query, Tree tree) {
+  constexpr std::uint32_t nodes_max = 128;
+  std::vector<Variant> variants{{.fans = fans_of(query, tree)}};
+  if (tree != Tree::fibonacci || !is_priced(query) || query.topology.node_count() > nodes_max)
+    return variants;
+  const plan::TreeFans fans = variants.front().fans;
+  const std::uint32_t latency = fans.across_by.latency;
+  for (const std::uint32_t other : {latency - 1, latency + 1, latency + 3}) {
+    if (other == 0 || other > plan::latency_max) continue;
+    variants.push_back({.fans = fans});
+    variants.back().fans.across_by.latency = other;
+  }
+  return variants;
+}
+
 template <Tree tree>
 constexpr Row tree_row(Collective collective, const char* name) {
-  return {
-      .collective = collective,
-      .name = name,
-      .also =
-          "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
-          "flat_tree_zero_copy fibonacci_tree_zero_copy",
-      .tree = tree,
-      .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
-      .variants =
-          [](const Query& query) { return std::vector<Variant>{{.fans = fans_of(query, tree)}}; },
-      .cost = cost_of_tree,
-      .build = tree_plan};
+  return {.collective = collective,
+          .name = name,
+          .also =
+              "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
+              "flat_tree_zero_copy fibonacci_tree_zero_copy",
+          .tree = tree,
+          .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
+          .variants = [](const Query& query) { return tree_variants(query, tree); },
+          .cost = cost_of_tree,
+          .build = tree_plan};
 }
 
 constexpr Row chain_row(Collective collective) {

@@ -44,6 +44,20 @@ inline std::vector<Variant> covering_named(const plan::PerRound& vector, std::ui
   return {{.per_round = vector}};
 }
 
+/// A round that all ranks have alike: through the ports of their nodes, or in the only one.
+inline plan::Picoseconds price_of_round(const Query& query, std::uint32_t messages,
+                                        std::uint64_t values, std::uint64_t value_bytes,
+                                        bool combines = true) {
+  return query.topology.is_one_node()
+             ? round_cost_in_node(query.network, messages, values, value_bytes, combines)
+             : round_cost(network_of(query), messages, values, value_bytes, combines);
+}
+
+/// The connections that a vector may need: none in a single node.
+inline std::uint32_t partners_max_of(const Query& query) {
+  return query.topology.is_one_node() ? UINT32_MAX : query.request.partners_max;
+}
+
 /// Lanes of the nodes, each of whose parts the schedule across may cut into so many pieces.
 inline plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count,
                                 std::uint32_t pieces = 1) {

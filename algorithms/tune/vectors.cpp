@@ -6,8 +6,6 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "tune/prices.hpp"
-
 namespace tutti::tune {
 namespace {
 
@@ -82,15 +80,6 @@ plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_
     if (std::accumulate(vector.begin(), vector.end(), std::uint64_t{0}) <= messages_max) break;
   }
   return vector;
-}
-
-plan::CorePrices core_prices(const plan::LogGP& network, std::uint64_t bytes) {
-  const auto prices = [&](bool combines) {
-    const plan::Picoseconds one = round_cost(network, 1, 1, bytes, combines);
-    return plan::CorePrices::OfRound{.first = one,
-                                     .further = round_cost(network, 2, 1, bytes, combines) - one};
-  };
-  return {.combining = prices(true), .out = prices(false), .largest = messages_of_round_max};
 }
 
 }  // namespace tutti::tune

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/cost/loggp.hpp"
 
@@ -24,8 +23,5 @@ plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_
 
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max);
-
-/// Prices of the rounds of recursive multiplying where messages carry so many bytes.
-plan::CorePrices core_prices(const plan::LogGP& network, std::uint64_t bytes);
 
 }  // namespace tutti::tune

@@ -15,8 +15,8 @@ inline std::uint64_t round_in_messages(std::uint64_t payload_bytes) {
   return payload_bytes <= 4096 ? 2 : 1;
 }
 
-/// Of the uniform vectors with n = 1 .. 7 the one of the least sum over its rounds; the smaller n if
-/// equal.
+/// Of the uniform vectors with n = 1 .. 7 the one of the least sum over its rounds; the smaller n
+/// if equal.
 inline PerRound rule_vector(std::uint32_t rank_count, std::uint64_t payload_bytes) {
   PerRound best;
   std::uint64_t best_cost = UINT64_MAX;
@@ -34,7 +34,7 @@ inline PerRound rule_vector(std::uint32_t rank_count, std::uint64_t payload_byte
 
 inline CorePrices rule_prices(std::uint64_t payload_bytes) {
   const CorePrices::OfRound price{
-      .first = static_cast<std::int64_t>(round_in_messages(payload_bytes)) + 1, .further = 1};
+      .fixed = static_cast<std::int64_t>(round_in_messages(payload_bytes)), .each = 1};
   return {.combining = price, .out = price, .largest = 7};
 }
 

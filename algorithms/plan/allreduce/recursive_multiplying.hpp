@@ -38,6 +38,7 @@
 // Parallel Computing 69).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "plan/core/per_round.hpp"
@@ -53,12 +54,14 @@ bool is_core(std::uint32_t rank_count, const PerRound& core);
 /// either side where its product is not `rank_count`.  Needs is_core(rank_count, core).
 PerRound recursive_multiplying_rounds(std::uint32_t rank_count, const PerRound& core);
 
-/// What rounds cost, in any unit: so much with one message, and so much more for each further one.
+/// What rounds cost, in any unit.
 struct CorePrices {
   struct OfRound {
-    std::int64_t first = 0, further = 0;
+    std::int64_t fixed = 0, each = 0;
+    std::int64_t least = 0, busy = 0;  // what is waited for, if that is more than is done meanwhile
     std::int64_t of(std::uint64_t messages) const {
-      return first + static_cast<std::int64_t>(messages - 1) * further;
+      const auto count = static_cast<std::int64_t>(messages);
+      return fixed + count * each + std::max(least, count * busy);
     }
   };
   OfRound combining = {};     // of the core, and of the round before it

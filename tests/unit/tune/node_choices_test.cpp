@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../../plan/in_chunks.hpp"
 #include "../../plan/sizes.hpp"
+#include "plan/cost/in_chunks.hpp"
 #include "plan/cost/makespan.hpp"
 #include "row_plans.hpp"
 #include "support/process_memory.hpp"
@@ -72,8 +72,7 @@ plan::Picoseconds time_of(const Query& query, const Row& row, const Variant& var
     const std::size_t count =
         chunk_count(query.request.element_count, 8, plans[0].parts,
                     chunk_bytes_for(plans[0], query.topology.has_shared_nodes()));
-    for (plan::Plan& plan : plans)
-      plan = plan::test::in_chunks(plan, static_cast<std::uint32_t>(count));
+    for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, static_cast<std::uint32_t>(count));
   }
   const bool has_blocks = collective == Collective::allgather || collective == Collective::alltoall;
   return plan::makespan(

@@ -169,7 +169,8 @@ TEST(NodeMakespan, of_a_message_inside_a_node_is_the_formula) {
   CollectiveRequest request{.collective = Collective::barrier};
   const auto time = [&](std::uint64_t bytes) {
     std::vector<plan::Plan> plans;
-    for (const Rank rank : {Rank{0}, Rank{1}}) plans.push_back(plan_for(request, topology, rank, network));
+    for (const Rank rank : {Rank{0}, Rank{1}})
+      plans.push_back(plan_for(request, topology, rank, network));
     return plan::makespan(plans, network, topology.node_of, {.payload_bytes = bytes});
   };
   EXPECT_EQ(time(0), 100 + 7 + 3'000);
