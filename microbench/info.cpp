@@ -158,7 +158,9 @@ InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& 
       .lines = {{"mode", fmt::format("{} ({})", name_of(settings.tuning),
                                      asked == nullptr ? "default" : "TUTTI_TUNING")},
                 {"table", found.refusal ? found.refusal->what() : in_force.table}}};
-  for (const std::string& remark : found.remarks) section.lines.emplace_back("not taken", remark);
+  for (std::size_t i = 0; i < found.remarks.size(); ++i)  // labels are keys of JSON
+    section.lines.emplace_back(i == 0 ? "not taken" : fmt::format("not taken ({})", i + 1),
+                               found.remarks[i]);
   if (!found.table && !found.refusal && settings.tuning != TuningMode::off &&
       settings.tuning_file.empty())
     section.lines.emplace_back("looked for",

@@ -97,7 +97,8 @@ std::string vector_words(const plan::PerRound& vector) {
   return " with " + tune::text_of(vector) + " a round";
 }
 
-/// Of the schedule across nodes, if there is one; empty: it has no vector.
+/// The vector in a name, as its words: that of the schedule across nodes, if there is one.  Empty:
+/// there is none.
 std::string vector_words_in(const std::string& name) {
   const tune::NameParts parts = tune::parts_of(name);
   const auto vector = tune::vector_in(parts.across.empty() ? parts.own : parts.across);

@@ -152,7 +152,7 @@ TuningInForce in_force(const TuningTable* table, const std::string& whose,
     made.table += ", of which the machine alone counts (TUTTI_TUNING=model)";
   }
   if (tuning.machine == tune::Machine{}) made.table += "; " + words_of_preset(preset, slowest);
-  if (!table->stale.empty()) made.table += "; stale: " + table->stale;
+  if (!table->stale.empty()) made.table += "; " + table->stale;
   made.knowledge = tune::tuned(preset, std::move(tuning), bits);
   return made;
 }
