@@ -22,7 +22,7 @@ tune::Knowledge knowledge_of(tune::Tuning tuning) {
   return tune::tuned(fallback, std::move(tuning), tune::TuningBits::free);
 }
 
-/// Of --file or --fabric; else of the file that programs find, and without one of a preset.
+/// Takes --file or --fabric, else the file that programs find, and without one a preset.
 Source source_of(const TuneOptions& options) {
   if (!options.fabric.empty())
     return {tune::untuned(tune::machine_preset(options.fabric)), "preset " + options.fabric};

@@ -14,7 +14,7 @@
 namespace tutti::bench {
 namespace {
 
-/// Those with blocks of different sizes choose as these do.
+/// Collectives with blocks of different sizes choose as these do.
 constexpr Collective every_tuned[] = {
     Collective::allreduce, Collective::barrier,  Collective::broadcast,      Collective::reduce,
     Collective::allgather, Collective::alltoall, Collective::reduce_scatter, Collective::gather,

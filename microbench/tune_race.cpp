@@ -183,8 +183,10 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
     Sampled probe(std::make_unique<TuttiSubject>(track.communicator, barrier(track.communicator),
                                                  track.meeting),
                   track);
-    result = tune::race(static_cast<std::uint32_t>(ready.size()), sample,
-                        [&] { return probe.sample(); }, may_go_on, {.seed = track.seed});
+    bool has_begun = false;  // one block is needed for there to be any times
+    result = tune::race(
+        static_cast<std::uint32_t>(ready.size()), sample, [&] { return probe.sample(); },
+        [&] { return std::exchange(has_begun, true) ? may_go_on() : true; }, {.seed = track.seed});
   }
 
   const tune::Topology topology = track.communicator.implementation().topology();

@@ -31,12 +31,12 @@ using Seconds = std::chrono::duration<double>;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* program = "tutti-tune";
-/// Of the budget, for the parameters of the network; and no more than that.
+/// The share of the budget for the parameters of the network, and the most that they get.
 constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
-/// Of --check, which is to take two seconds with everything around it.
+/// With everything around it, --check is to take two seconds.
 constexpr Seconds check_probes{1.4};
-/// Of the budget, for ending.
+/// The share of the budget that is kept for ending.
 constexpr double ending_share = 0.02;
 
 /// What rank 0 knows of the time that is left, on all ranks.
@@ -114,7 +114,6 @@ class TuneRun {
 
   /// Returns 1 on rank 0 if the network is not what the file says.
   int check() {
-    std::string text;
     together(exchange_, [&] {
       if (!is_first()) return;
       const tune::Tuning tuning = read_tuning(options_.file);
@@ -199,7 +198,7 @@ class TuneRun {
                           .budget = std::chrono::duration_cast<Timeout>(most)});
   }
 
-  /// Of the budget, a fraction; in virtual time probes are exact at once.
+  /// Takes a share of the budget; in virtual time probes are exact at once.
   void measure_network() {
     progress_.show(0, 1, budget_.left().count(), "probes of the network");
     const Seconds most = std::min(options_.budget * probes_share, probes_most);
@@ -207,11 +206,25 @@ class TuneRun {
     tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
     together(exchange_, [&] {
       if (!is_first()) return;
-      for (const std::string& remark : fit.remarks) progress_.say(remark);
+      say(fit.remarks);
       tuning_.made_on = made_on_;
       tuning_.machine = std::move(fit.machine);
       journal_->begin(asked_for(), tuning_);
     });
+  }
+
+  /// What these ranks cannot measure is one remark.
+  void say(const std::vector<std::string>& remarks) {
+    constexpr std::string_view no_samples = " could not be told: there are no samples";
+    std::vector<std::string> missing;
+    for (const std::string& remark : remarks)
+      if (const std::size_t at = remark.find(no_samples); at != std::string::npos)
+        missing.push_back(remark.substr(0, at));
+      else
+        progress_.say(remark);
+    if (!missing.empty())
+      progress_.say(fmt::format("not measured with these ranks, but those of the preset {}: {}",
+                                untuned_.machine.name, fmt::join(missing, ", ")));
   }
 
   /// Whatever rank 0 has of the file and of the journal, on all ranks.
@@ -320,7 +333,7 @@ class TuneRun {
     found_.push_back(std::move(*finding));
   }
 
-  /// Of a cell that was raced before this run was interrupted.
+  /// Notes what is taken untuned for a cell that was raced before this run was interrupted.
   void note_untuned(const Cell& cell, const RaceTrack& track) {
     untuned_of_[text_of(cell)] = tune::choose(request_of(cell, track), topology_, untuned_).name();
   }
