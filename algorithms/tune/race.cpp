@@ -14,7 +14,8 @@ namespace {
 
 using plan::Picoseconds;
 
-constexpr double tie = 1.02;
+constexpr double tie = 1.02;       // the one that is in front in the list is kept
+constexpr double too_slow = 1.05;  // nothing may be taken that is slower than this
 constexpr double by_chance_max = 0.01;
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -84,10 +85,10 @@ class Runners {
   }
   bool is_decided() const {
     const std::uint32_t first = winner();
-    return first == left_.front() &&
-           std::all_of(left_.begin(), left_.end(), [&](std::uint32_t one) {
-             return one == first || slower_by_chance(one, first, 1 / tie) <= by_chance_max;
-           });
+    const auto is_as_fast = [&](std::uint32_t one) {  // first as this one
+      return one == first || slower_by_chance(one, first, 1 / too_slow) <= by_chance_max;
+    };
+    return first == left_.front() && std::all_of(left_.begin(), left_.end(), is_as_fast);
   }
 
   void drop_slower() {
