@@ -124,18 +124,24 @@ std::vector<double> twins(std::uint64_t) {
 }
 
 TEST(Race, what_is_worse_by_more_than_a_twentieth_is_hardly_ever_taken) {
-  EXPECT_LE(races(some_candidates).bad, 10);
+  const int of_some = races(some_candidates).bad;
   // Also if everything but the best is just worse than that.
   const auto close_ones = [](std::uint64_t seed) {
     std::vector<double> times_us(4, 10.6);
     times_us[seed % 4] = 10;
     return times_us;
   };
-  EXPECT_LE(races(close_ones).bad, 10);
+  const int of_close_ones = races(close_ones).bad;
+  std::printf("more than 5 %% worse: %d of %d, and %d where all others are 6 %% worse\n", of_some,
+              static_cast<int>(seeds), of_close_ones);
+  EXPECT_LE(of_some, 10);
+  EXPECT_LE(of_close_ones, 10);
 }
 
 TEST(Race, twins_keep_the_first_of_the_list) {
-  EXPECT_GE(races(twins).first, 950);
+  const int kept = races(twins).first;
+  std::printf("twins keep the first: %d of %d\n", kept, static_cast<int>(seeds));
+  EXPECT_GE(kept, 950);
 }
 
 /// A fixed count has to do for all candidates, because nobody knows before how far they differ:
