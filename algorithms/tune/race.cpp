@@ -14,7 +14,8 @@ namespace {
 
 using plan::Picoseconds;
 
-constexpr double tie = 1.02;
+constexpr double tie = 1.02;       // the one in front in the list wins
+constexpr double too_slow = 1.05;  // must not win
 constexpr double by_chance_max = 0.01;
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -84,9 +85,8 @@ class Runners {
   }
   bool is_decided() const {
     const std::uint32_t first = winner();
-    return first == left_.front() &&
-           std::all_of(left_.begin(), left_.end(), [&](std::uint32_t one) {
-             return one == first || slower_by_chance(one, first, 1 / tie) <= by_chance_max;
+    return first == left_.front() && std::all_of(left_.begin(), left_.end(), [&](auto one) {
+             return one == first || slower_by_chance(one, first, 1 / too_slow) <= by_chance_max;
            });
   }
 
@@ -109,7 +109,7 @@ class Runners {
   std::vector<std::uint32_t> left_ = {};
 };
 
-/// Who runs in a block, by their order; `control` is one of them.
+/// The order of a block, with the control.
 std::vector<std::uint32_t> shuffled(std::vector<std::uint32_t> runners, std::uint32_t control,
                                     Generator& generator) {
   runners.push_back(control);

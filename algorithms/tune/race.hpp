@@ -10,9 +10,10 @@
 // The winner is the first of the list that takes at most 2 % more than the fastest; so ties go to
 // the front of the list, where the choice without a race is.  After each block
 //   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
-//     2 % if it is in front of it in the list (Holm's correction, S. Holm, Scand. J. Stat. 1979)
-//   * the race is over if the winner takes at most 2 % more than each one that is left, with 99 %
-//     confidence, and nobody in front of it is left
+//     2 % if it is in front of it in the list (Holm's correction for several comparisons, S. Holm,
+//     Scand. J. Stat. 1979)
+//   * the race is over if nobody is left in front of the winner, and it takes at most 5 % more than
+//     each of the others that are left, with 99 % confidence
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -202,6 +203,9 @@ void expect_covered(const char* name, const Noise& noise) {
   }
   for (std::size_t i = 0; i < parameter_count; ++i) {
     if (parameter_of(i) == Parameter::fan_max) continue;
+    std::printf("%s %s: the truth in %d of %d intervals of %.2f %%\n", name,
+                key_of(parameter_of(i)), covered[i], seeds,
+                100 * width[i] / static_cast<double>(truth.figures[i].value));
     EXPECT_GE(covered[i], seeds * 9 / 10) << name << " " << key_of(parameter_of(i));
     EXPECT_LE(width[i], 0.15 * static_cast<double>(truth.figures[i].value))
         << name << " " << key_of(parameter_of(i)) << ": says nothing";
