@@ -18,7 +18,7 @@ using Chooser = std::function<tune::Choice(const tune::CollectiveRequest&, const
 /// By the prices of the file's machine alone; of FDR InfiniBand where the file has none.
 Chooser by_price(const tune::Tuning& tuning);
 
-/// Of a fit, what the file does not keep.
+/// What the file does not keep of a fit.
 struct FitSamples {
   std::vector<tune::Sample> samples = {};
   std::vector<plan::Picoseconds> residuals = {};  // in their order

@@ -70,10 +70,10 @@ TEST(TuneShow, every_fact_is_shown) {
               "relaxed: two_partial_dissemination, across flat, 4,4,3 a round");
   expect_line(text, "  2  reduce: tree binomial");
   expect_line(text, "  3  allreduce: automatic");
-  expect_line(
-      text,
-      "  allreduce      4K     96             1  identical  rounding  ring                    "
-      "              6.000 us  5.000 us  +20.0 %  chunked_fold  +10.0 %");
+  expect_line(text,
+              "  allreduce      4K     96             1  identical  rounding  ring                 "
+              "              "
+              "   6.000 us  5.000 us  +20.0 %  chunked_fold  +10.0 %");
   expect_line(
       text,
       "  barrier         0      2             1  -          -         dissemination with 1 a "
