@@ -48,66 +48,83 @@ const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& requ
   return vector;
 }
 
-/// Messages of a round are of so many values each.
-Picoseconds price_of_dissemination(const Query& query, const plan::Round& round) {
-  const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
-  return price_of_round(query, round.messages, values, price_bytes(query));
-}
+/// Prices of rounds whose messages are of one value, or two in rank order.
+class DisseminationPrices {
+ public:
+  explicit DisseminationPrices(const Query& query)
+      : prices_(query),
+        values_(query.request.reduction.properties.commutative ? 1 : 2),
+        bytes_(price_bytes(query)) {}
+  Picoseconds operator()(const plan::Round& round) const {
+    return prices_.ahead(round, values_, bytes_);
+  }
 
-Picoseconds price_along_the_tree(const Query& query, const plan::Round& round) {
-  // Blocks of a message in the mean, as counted for all P to 128.
-  const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
-  return price_of_round(query, round.messages, std::min(round.length, blocks), price_bytes(query));
-}
+ private:
+  RoundPrices prices_;
+  std::uint64_t values_, bytes_;
+};
 
-using PriceOfRound = Picoseconds (*)(const Query&, const plan::Round&);
+/// The same whose messages are of as many values as blocks of the canonical tree, at most.
+class CanonicalPrices {
+ public:
+  explicit CanonicalPrices(const Query& query)
+      : prices_(query), tree_(query.topology.rank_count), bytes_(price_bytes(query)) {}
+  Picoseconds operator()(const plan::Round& round) const {
+    return prices_.ahead(round, tree_.blocks_max(round.length), bytes_);
+  }
 
-template <PriceOfRound price>
+ private:
+  RoundPrices prices_;
+  plan::CanonicalTree tree_;
+  std::uint64_t bytes_;
+};
+
+template <class Prices>
 Picoseconds cost_of_rounds(const Query& query, const Variant& variant) {
+  const Prices price(query);
   Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += price(query, round);
+    cost += price(round);
   return cost;
 }
 
 /// What is asked for, else the cheapest.
-template <PriceOfRound price>
+template <class Prices>
 std::vector<Variant> covering_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
   if (const auto vector = vector_in(query.request.only)) return covering_named(*vector, rank_count);
   const plan::PerRound& asked = vector_for(PerRoundIs::covering, query.request);
   if (!asked.empty()) return {{.per_round = covering(asked, rank_count)}};
-  return {{.per_round =
-               cheapest_vector(rank_count, partners_max_of(query),
-                               [&](const plan::Round& round) { return price(query, round); })}};
+  return {{.per_round = cheapest_vector(rank_count, partners_max_of(query), Prices(query))}};
 }
 
-/// The cheapest vectors by several prices: of as many blocks a message as in the mean or at most,
-/// and, where ranks share nodes, of messages that all pass the port of a node, or none of whose
-/// ranks send at the same time.
+/// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
+/// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
+/// whose ranks send at the same time.
 std::vector<Variant> canonical_variants(const Query& query) {
-  std::vector<Variant> variants = covering_variants<price_along_the_tree>(query);
+  std::vector<Variant> variants = covering_variants<CanonicalPrices>(query);
   if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
       query.topology.shares_cpus)
     return variants;
   const std::uint32_t rank_count = query.topology.rank_count;
-  const auto add = [&](auto price) {
-    Variant variant{.per_round =
-                        cheapest_vector(rank_count, partners_max_of(query), std::move(price))};
+  const auto add = [&](const RoundPrice& price) {
+    Variant variant{.per_round = cheapest_vector(rank_count, partners_max_of(query), price)};
     if (std::none_of(variants.begin(), variants.end(),
                      [&](const Variant& other) { return other.per_round == variant.per_round; }))
       variants.push_back(std::move(variant));
   };
   const plan::CanonicalTree tree(rank_count);
+  const RoundPrices prices(query);
   const std::uint64_t bytes = price_bytes(query);
   add([&](const plan::Round& round) {
-    return price_of_round(query, round.messages, tree.blocks_max(round.length), bytes);
+    // As counted for all P to 128.
+    const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
+    return prices.ahead(round, std::min(round.length, blocks), bytes);
   });
   if (query.topology.has_shared_nodes() && !query.topology.is_one_node()) {
     add([&](const plan::Round& round) {
-      return round_cost(query.network.between, round.messages, tree.blocks_max(round.length),
-                        bytes);
+      return prices.of(round.messages, tree.blocks_max(round.length), bytes);
     });
     add([&](const plan::Round& round) {
       return round_cost(query.network.between, round.messages, 1, bytes);
@@ -148,7 +165,18 @@ std::vector<Variant> core_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
   const auto named = vector_in(query.request.only);
   if (named && !plan::is_core(rank_count, *named)) return {};
-  return {{.per_round = named ? *named : core_vector(query)}};
+  std::vector<Variant> variants{{.per_round = named ? *named : core_vector(query)}};
+  if (named || !vector_for(PerRoundIs::core, query.request).empty() || query.topology.shares_cpus)
+    return variants;
+  // The cheapest of smaller entries, too, if messages come in the order in which they are combined.
+  plan::CorePrices prices = core_prices(query);
+  if (!query.topology.is_one_node())
+    prices.combining.each -= query.network.between.work_time(price_bytes(query));
+  prices.largest = 7;
+  plan::PerRound other =
+      plan::cheapest_core(rank_count, prices, messages_max_of(rank_count, partners_max_of(query)));
+  if (other != variants.front().per_round) variants.push_back({.per_round = std::move(other)});
+  return variants;
 }
 
 bool needs_one_expression(const CollectiveRequest& request) {
@@ -205,6 +233,7 @@ std::vector<Variant> uniform_variants(const Query& query, Serves&& serves) {
     if (vector->size() != 1 || !serves(vector->front())) return {};
     return {{.per_round = *vector}};
   }
+  const DisseminationPrices price(query);
   std::uint32_t best = 1;
   Picoseconds least = INT64_MAX;
   for (std::uint32_t n = 1; n <= std::min(messages_of_round_max, std::max(rank_count, 2u) - 1);
@@ -213,7 +242,7 @@ std::vector<Variant> uniform_variants(const Query& query, Serves&& serves) {
     Picoseconds cost = 0;
     for (const plan::Round& round :
          plan::two_partial_rounds(rank_count, plan::uniform(rank_count, n)))
-      cost += price_of_dissemination(query, round);
+      cost += price(round);
     if (cost >= least) continue;
     least = cost;
     best = n;
@@ -297,8 +326,8 @@ std::string why_not_all_connected(const Query& query) {
 Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint64_t part = (price_bytes(query) + rank_count - 1) / rank_count;
-  return price_of_round(query, rank_count - 1, 1, part) +
-         price_of_round(query, rank_count - 1, 1, part, false);
+  const RoundPrices prices(query);
+  return prices.of(rank_count - 1, 1, part) + prices.of(rank_count - 1, 1, part, false);
 }
 
 /// Sub-blocks of each block.  With two, one is combined while the other travels.  Among more than
@@ -353,7 +382,8 @@ std::vector<std::uint32_t> circulant_runs(const Query& query) {
 std::string why_not_passed_on(const Query& query, std::uint32_t ranks_max) {
   if (std::string why = why_not_divided(query); !why.empty()) return why;
   // A message takes a port for as long as longer ones do, and there is one for each part.
-  if (price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 2)
+  if (!is_reproducible_in_bits(query.request) &&
+      price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 2)
     return "the parts would be shorter than what a port sends in the gap between messages";
   if (may_connect_all(query)) return "all ranks are connected, and each has a part";
   return query.topology.rank_count > ranks_max
@@ -477,8 +507,8 @@ constexpr Row table[] = {
      .algorithm = Algorithm::dissemination,
      .keeps_rank_order = false,
      .needs_idempotent = true,
-     .variants = covering_variants<price_of_dissemination>,
-     .cost = cost_of_rounds<price_of_dissemination>,
+     .variants = covering_variants<DisseminationPrices>,
+     .cost = cost_of_rounds<DisseminationPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::dissemination_allreduce(self, query.topology.rank_count, variant.per_round);
@@ -488,8 +518,8 @@ constexpr Row table[] = {
      .association = Association::any,
      .algorithm = Algorithm::two_partial,
      .why_not_unasked = why_not_two_partial,
-     .variants = covering_variants<price_of_dissemination>,
-     .cost = cost_of_rounds<price_of_dissemination>,
+     .variants = covering_variants<DisseminationPrices>,
+     .cost = cost_of_rounds<DisseminationPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::two_partial_allreduce(self, query.topology.rank_count, variant.per_round,
@@ -562,7 +592,7 @@ constexpr Row table[] = {
      .algorithm = Algorithm::canonical_dissemination,
      .why_not_unasked = why_not_along_the_tree,
      .variants = canonical_variants,
-     .cost = cost_of_rounds<price_along_the_tree>,
+     .cost = cost_of_rounds<CanonicalPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,

@@ -263,12 +263,17 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
   const plan::LogGP share = share_of_blocks(query);
   const plan::NodeMemory& memory = query.network.inside;
-  const auto stored = Picoseconds{ranks - 1} * topology.node_count();
-  Picoseconds cost = 0;
+  // A rank stores the blocks of a round while the port sends those of the next one.
+  const Picoseconds stored_each =
+      Picoseconds{ranks - 1} * (memory.store_time(bytes) + memory.receive_overhead);
+  Picoseconds cost = ranks > 1 ? memory.latency : 0, stores = stored_each;
   for (const plan::Round& round :
-       plan::two_partial_rounds(topology.node_count(), variant.per_round))
-    cost += price_of_blocks(share, round, bytes);
-  return cost + stored * (memory.store_time(bytes) + memory.receive_overhead) + memory.latency;
+       plan::two_partial_rounds(topology.node_count(), variant.per_round)) {
+    const Picoseconds blocks = round.length * round.messages - round.short_messages;
+    cost += std::max(price_of_blocks(share, round, bytes), stores);
+    stores = blocks * stored_each;
+  }
+  return cost + stores;
 }
 
 /// Blocks of a node go together, once, and all of them to each of its ranks.
@@ -352,18 +357,25 @@ Picoseconds cost_of_direct_root(const Query& query, const Variant&) {
 }
 
 /// The root is connected with few where there are many ranks.
-bool goes_along_tree(const Query& query) {
-  if (transport_of(query) != plan::Transport::copied ||
-      index_of(query.request.root) >= query.topology.rank_count)
-    return false;
-  const bool together =
-      why_not_by_node(query).empty() && cost_by_node(query, {}) < cost_of_direct_root(query, {});
-  const std::uint32_t partners =
-      together ? query.topology.node_count() - 1 : query.topology.rank_count - ranks_at_root(query);
-  return partners > partners_unasked_max && query.topology.rank_count <= passed_on_ranks_max;
+bool has_tree(const Query& query) {
+  return transport_of(query) == plan::Transport::copied &&
+         index_of(query.request.root) < query.topology.rank_count &&
+         query.topology.rank_count <= passed_on_ranks_max;
 }
-std::string why_not_with_root(const Query& query) {
-  return goes_along_tree(query) ? "it would connect more ranks than are connected unasked" : "";
+std::string why_not_direct_root(const Query& query) {
+  return has_tree(query) && query.topology.rank_count - ranks_at_root(query) > partners_unasked_max
+             ? "it would connect more ranks than are connected unasked"
+             : "";
+}
+std::string why_not_by_node_unasked(const Query& query) {
+  return has_tree(query) && query.topology.node_count() - 1 > partners_unasked_max
+             ? "it would connect more ranks than are connected unasked"
+             : "";
+}
+std::string why_not_along_tree(const Query& query) {
+  const bool is_last = !why_not_direct_root(query).empty() &&
+                       (!why_not_by_node(query).empty() || !why_not_by_node_unasked(query).empty());
+  return is_last ? "" : "the root is connected with few ranks";
 }
 
 // alltoall
@@ -514,10 +526,7 @@ std::string why_not_partial_sums(const Query& query) {
     return would_connect_many(query) ? "" : "contributions go to their owner at once";
   if (!topology.has_equal_nodes() && partial_sums(query) > partners_unasked_max)
     return "its sums would go directly, to more ranks than are connected unasked";
-  if (would_connect_many(query)) return "";
-  return cost_of_partial_sums(query, {}) < cost_of_direct_sums(query, {})
-             ? ""
-             : "it saves less than a hop in memory";
+  return "";
 }
 
 /// The rows that send partial sums, or contributions along the canonical tree.
@@ -530,8 +539,8 @@ std::string why_not_canonical_halves(const Query& query) {
 }
 
 std::string why_not_direct_sums(const Query& query) {
-  if (sends_partial_sums(query)) return "partial sums serve";
-  return why_not_canonical_halves(query).empty()
+  return would_connect_many(query) &&
+                 (sends_partial_sums(query) || why_not_canonical_halves(query).empty())
              ? "it would connect more ranks than are connected unasked"
              : "";
 }
@@ -547,7 +556,7 @@ constexpr Row direct_with_root(Collective collective) {
   return {.collective = collective,
           .name = "direct",
           .also = "single_copy",
-          .why_not_unasked = why_not_with_root,
+          .why_not_unasked = why_not_direct_root,
           .cost = cost_of_direct_root,
           .build = [](const Query& query, const Variant&, Rank self) {
             return builder(self, query.topology.rank_count, query.request.root,
@@ -560,7 +569,7 @@ constexpr Row by_node_with_root(Collective collective, const char* name) {
   return {.collective = collective,
           .name = name,
           .why_not = why_not_by_node,
-          .why_not_unasked = why_not_with_root,
+          .why_not_unasked = why_not_by_node_unasked,
           .cost = cost_by_node,
           .build = [](const Query& query, const Variant&, Rank self) {
             return builder(self, query.topology.node_of, query.request.root);
@@ -571,16 +580,11 @@ template <auto builder>
 constexpr Row along_tree_with_root(Collective collective, const char* name) {
   return {.collective = collective,
           .name = name,
-          .why_not_unasked =
-              [](const Query& query) {
-                return std::string(goes_along_tree(query) ? ""
-                                                          : "the root is connected with few ranks");
-              },
-          .build =
-              [](const Query& query, const Variant&, Rank self) {
-                return builder(self, query.topology.rank_count, query.topology.node_of,
-                               query.request.root);
-              }};
+          .why_not_unasked = why_not_along_tree,
+          .build = [](const Query& query, const Variant&, Rank self) {
+            return builder(self, query.topology.rank_count, query.topology.node_of,
+                           query.request.root);
+          }};
 }
 
 constexpr Row table[] = {

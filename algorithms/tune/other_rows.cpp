@@ -23,23 +23,26 @@ std::vector<Variant> covering_or(const Query& query, const plan::PerRound& asked
 
 std::vector<Variant> barrier_variants(const Query& query) {
   const CollectiveRequest& request = query.request;
-  return covering_or(
-      query, request.per_round.empty() ? request.per_round_by_default : request.per_round,
-      [&](const plan::Round& round) { return price_of_round(query, round.messages, 1, 0, false); });
+  return covering_or(query,
+                     request.per_round.empty() ? request.per_round_by_default : request.per_round,
+                     [prices = RoundPrices(query)](const plan::Round& round) {
+                       return prices.ahead(round, 1, 0, false);
+                     });
 }
 
 plan::Picoseconds cost_of_barrier(const Query& query, const Variant& variant) {
+  const RoundPrices prices(query);
   plan::Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += price_of_round(query, round.messages, 1, 0, false);
+    cost += prices.ahead(round, 1, 0, false);
   return cost;
 }
 
 std::vector<Variant> stale_variants(const Query& query) {
-  return covering_or(query, query.request.per_round_by_default, [&](const plan::Round& round) {
-    return price_of_round(query, round.messages, 1, priced_bytes(query.request.bytes()));
-  });
+  return covering_or(query, query.request.per_round_by_default,
+                     [prices = RoundPrices(query), bytes = priced_bytes(query.request.bytes())](
+                         const plan::Round& round) { return prices.ahead(round, 1, bytes); });
 }
 
 /// Throws Error{invalid_argument} if there are not slots enough for so many copies.

@@ -39,20 +39,21 @@ plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(R
   return plan::makespan(
       plans, query.network, query.topology.node_of,
       {.payload_bytes = request.bytes() * (has_blocks(request.collective) ? rank_count : 1),
-       .element_bytes = std::max(request.reduction.element_bytes, 1u)});
+       .element_bytes = std::max(request.reduction.element_bytes, 1u),
+       .order = takes_any_order(request) ? plan::CombineOrder::as_seen
+                                         : plan::CombineOrder::as_planned});
 }
 
-bool is_soon_followed(const Query& query, const Row& row, const plan::Plan& plan) {
-  constexpr std::size_t messages_max = 2048;
+std::size_t messages_followed(const Query& query, const Row& row, const plan::Plan& plan) {
   const CollectiveRequest& request = query.request;
   if (row.is_flow || request.zero_copy || request.reads_in_place || request.shares_target ||
       !request.block_bytes.empty() || !request.has_equal_blocks ||
       request.collective == Collective::allreduce_ssp)
-    return false;
-  // Slots are as many as messages of the busiest rank; those of a tree are few at most of them.
+    return SIZE_MAX;
   const std::size_t chunks = chunks_of(query, plan);
-  return chunks * plan.slot_count <= UINT16_MAX / 2 && chunks * plan.parts <= UINT16_MAX / 2 &&
-         chunks * plan.slot_count * query.topology.rank_count <= messages_max;
+  if (chunks * plan.slot_count > UINT16_MAX / 2 || chunks * plan.parts > UINT16_MAX / 2)
+    return SIZE_MAX;
+  return chunks * plan.slot_count * query.topology.rank_count;
 }
 
 }  // namespace tutti::tune

@@ -2,6 +2,7 @@
 // ranks: the judge of prices, and of few ranks the last word between the cheapest.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 
 #include "plan/core/plan.hpp"
@@ -13,8 +14,8 @@ namespace tutti::tune {
 /// follow each other, as in the engine; of other collectives all is one chunk.
 plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(Rank)>& plan_of);
 
-/// Whether there is a plan whose events are modelled, and there are so few messages that following
-/// them takes a fraction of a millisecond.
-bool is_soon_followed(const Query& query, const Row& row, const plan::Plan& plan);
+/// About how many messages that follows, at most; SIZE_MAX: not all that happens is modelled.
+/// `plan` is that of rank 0.
+std::size_t messages_followed(const Query& query, const Row& row, const plan::Plan& plan);
 
 }  // namespace tutti::tune

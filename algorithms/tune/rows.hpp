@@ -44,14 +44,25 @@ inline std::vector<Variant> covering_named(const plan::PerRound& vector, std::ui
   return {{.per_round = vector}};
 }
 
-/// A round that all ranks have alike: through the ports of their nodes, or in the only one.
-inline plan::Picoseconds price_of_round(const Query& query, std::uint32_t messages,
-                                        std::uint64_t values, std::uint64_t value_bytes,
-                                        bool combines = true) {
-  return query.topology.is_one_node()
-             ? round_cost_in_node(query.network, messages, values, value_bytes, combines)
-             : round_cost(network_of(query), messages, values, value_bytes, combines);
-}
+/// Prices of rounds that all ranks have alike, through the ports of their nodes or in the only one.
+/// Made once for a query, because a vector is found by thousands of prices.
+class RoundPrices {
+ public:
+  explicit RoundPrices(const Query& query);
+
+  plan::Picoseconds of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
+                       bool combines = true) const;
+  /// Of a schedule over all ranks, the k-th of whose messages goes k times `round.length` ranks
+  /// ahead: where ranks share nodes, some of them stay there.
+  plan::Picoseconds ahead(const plan::Round& round, std::uint64_t values, std::uint64_t value_bytes,
+                          bool combines = true) const;
+
+ private:
+  plan::Network network_;
+  plan::LogGP share_;  // of the port of a node
+  std::uint64_t ranks_, nodes_;
+  bool is_one_node_, is_shared_, has_runs_;
+};
 
 /// The connections that a vector may need: none in a single node.
 inline std::uint32_t partners_max_of(const Query& query) {

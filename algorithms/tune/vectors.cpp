@@ -74,12 +74,12 @@ plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_
                                const RoundPrice& price) {
   assert(rank_count >= 1);
   const std::uint32_t messages_max = messages_max_of(rank_count, partners_max);
-  plan::PerRound vector;
   for (std::uint32_t largest = messages_of_round_max; largest >= 1; --largest) {
-    vector = Search(price, largest).of(rank_count);
-    if (std::accumulate(vector.begin(), vector.end(), std::uint64_t{0}) <= messages_max) break;
+    plan::PerRound vector = Search(price, largest).of(rank_count);
+    if (std::accumulate(vector.begin(), vector.end(), std::uint64_t{0}) <= messages_max)
+      return vector;
   }
-  return vector;
+  return Search(price, messages_of_round_max).of(rank_count);
 }
 
 }  // namespace tutti::tune

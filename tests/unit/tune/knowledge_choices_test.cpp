@@ -53,8 +53,8 @@ TEST(ChoiceByKnowledge, is_by_price_on_the_machine_at_hand) {
     return choose(allreduce_of(8), nodes_of(96), untuned(machine_preset(preset)));
   };
   EXPECT_EQ(taken("fdr").name(), "two_partial_dissemination with 11,7 a round");
-  EXPECT_NE(choose(allreduce_of(1024), nodes_of(96), untuned(machine_preset("ndr"))).name(),
-            choose(allreduce_of(1024), nodes_of(96), untuned(machine_preset("qdr"))).name());
+  EXPECT_NE(choose(allreduce_of(2048), nodes_of(96), untuned(machine_preset("ndr"))).name(),
+            choose(allreduce_of(2048), nodes_of(96), untuned(machine_preset("roce10"))).name());
   const CollectiveRequest two_priced = allreduce_of(8, Agreement::identical);
   const std::string text =
       choose(two_priced, nodes_of(96), untuned(machine_preset("edr"))).explanation();
@@ -151,8 +151,9 @@ TEST(ChoiceByKnowledge, corrections_of_a_family_change_what_is_cheapest) {
 TEST(ChoiceByKnowledge, keeps_bits_where_that_is_asked_for) {
   const Topology topology = nodes_of(12);
   // Its untuned choice is no canonical one, so it stays; whatever was measured.
-  const CollectiveRequest identical = allreduce_of(8, Agreement::identical);
+  const CollectiveRequest identical = allreduce_of(1024, Agreement::identical);
   const Choice untuned_choice = choose(identical, topology, Knowledge());
+  ASSERT_EQ(untuned_choice.row().association, Association::expression) << untuned_choice.name();
   const Finding finding =
       finding_of(identical, topology, "canonical_dissemination with 3,2 a round");
   EXPECT_EQ(choose(identical, topology, known({}, {finding})).name(), finding.winner.choice);
@@ -264,22 +265,25 @@ TEST(Explanation, ends_with_what_would_change_the_choice) {
   EXPECT_EQ(text.find(now + " if "), std::string::npos) << text;
 }
 
-// DESIGN: all ranks choose by themselves, each time an operation is made.
-TEST(Choosing, takes_at_most_a_millisecond_for_4096_ranks) {
+// All ranks choose by themselves, each time an operation is made: a millisecond for thousands of
+// ranks (release build), and as long for few, whose events are followed.
+TEST(Choosing, takes_about_a_millisecond) {
   for (const CollectiveRequest& request : some_requests())
-    for (const std::uint32_t ranks_per_node : {1u, 8u}) {
-      const Topology topology = nodes_of(4096 / ranks_per_node, ranks_per_node);
+    for (const auto& [nodes, ranks_per_node] :
+         {std::pair{4096u, 1u}, {512u, 8u}, {64u, 1u}, {13u, 8u}}) {
+      const Topology topology = nodes_of(nodes, ranks_per_node);
       auto least = std::chrono::nanoseconds::max();
       std::string name;
-      for (int i = 0; i < 5; ++i) {
+      for (int i = 0; i < 3; ++i) {
         const auto begin = std::chrono::steady_clock::now();
         const Choice choice = choose(request, topology, Knowledge());
         least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
         name = choice.name();
       }
-      std::printf("%-14s %8zu bytes, %-12s 4096 ranks, %u a node: %8.1f us, %s\n",
-                  name_of(request.collective), request.bytes(), name_of(request.agreement),
+      std::printf("%-14s %8zu bytes, %-12s %4u nodes of %u: %8.1f us, %s\n",
+                  name_of(request.collective), request.bytes(), name_of(request.agreement), nodes,
                   ranks_per_node, static_cast<double>(least.count()) / 1e3, name.c_str());
+      EXPECT_LE(least, std::chrono::milliseconds(100));  // also with sanitizers
     }
 }
 
