@@ -34,7 +34,6 @@
 #include "verbs/device.hpp"
 #include "verbs/lock_limit.hpp"
 #include "verbs/memory_left.hpp"
-#include "verbs/port_card.hpp"
 #include "verbs/queue_pair.hpp"
 
 namespace tutti::bench {
@@ -152,7 +151,7 @@ InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& 
                    const runtime::FoundTable& found) {
   const char* const asked = std::getenv("TUTTI_TUNING");
   const runtime::TuningInForce in_force =
-      runtime::tuning_of_one(found, settings, verbs::card_of(port));
+      runtime::tuning_of_one(found, settings, runtime::port_card_of(port, settings));
   InfoSection section{
       .title = "Tuning",
       .lines = {{"mode", fmt::format("{} ({})", name_of(settings.tuning),

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 namespace tutti::verbs {
@@ -39,13 +39,14 @@ std::uint32_t gigabits_of(const ibv_port_attr& attributes) noexcept {
 
 void set_rate(ibv_port_attr& attributes, double gigabits_per_second) noexcept {
   assert(gigabits_per_second > 0);
-  double least = INFINITY;
+  double least = std::numeric_limits<double>::infinity();
   // Links of 4 lanes are the usual ones, so that they win over others of one rate.
   for (const unsigned lanes_wanted : {4u, 1u})
     for (const auto& [width, lanes] : widths)
       for (const Speed& speed : speeds) {
         if (lanes != lanes_wanted) continue;
-        const double off = std::abs(std::log(lanes * speed.lane / gigabits_per_second));
+        const double quotient = lanes * speed.lane / gigabits_per_second;
+        const double off = std::max(quotient, 1 / quotient);
         if (off >= least) continue;
         least = off;
         attributes.active_width = static_cast<std::uint8_t>(width);

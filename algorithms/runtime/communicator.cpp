@@ -172,7 +172,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                     .window = context.window.card(),
                     .sleeper = context.sleeper ? context.sleeper->descriptor()
                                                : runtime::NeighbourCard::no_sleeper},
-      .port = verbs::card_of(context.fabric.port()),
+      .port = runtime::port_card_of(context.fabric.port(), context.settings),
       .tuning = runtime::tuning_card_of(context)};
   std::vector<Introduction> all(exchange.rank_count());
   runtime::SetUpCall call{runtime::CallKind::communicator, "Communicator"};

@@ -124,6 +124,8 @@ std::string from_rank_0(Communicator::Implementation& communicator, SetUpCall& c
 }
 
 std::string words_of_preset(const tune::Machine& preset, const verbs::PortCard& slowest) {
+  if (slowest.is_software != 0 && slowest.gigabits_per_second == 0)
+    return "prices are those of " + preset.name + ", for the software device, which has no rate";
   const std::string link = verbs::is_ethernet(slowest) ? "Ethernet" : "InfiniBand";
   return "prices are those of " + preset.name + ", for a port of " +
          (slowest.gigabits_per_second > 0 ? std::to_string(slowest.gigabits_per_second) + " Gb/s "

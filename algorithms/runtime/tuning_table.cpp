@@ -111,6 +111,13 @@ tune::Fingerprint fingerprint_of(const verbs::Port& port, const ContextSettings&
   return machine;
 }
 
+verbs::PortCard port_card_of(const verbs::Port& port, const ContextSettings& settings) {
+  verbs::PortCard card = verbs::card_of(port);
+  if (port.description.is_software() && settings.emulated_fabric.empty())
+    card.gigabits_per_second = 0;
+  return card;
+}
+
 std::vector<std::string> tuning_paths() {
   std::vector<std::string> paths;
   const auto value_of = [](const char* name) {

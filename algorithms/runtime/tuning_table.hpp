@@ -13,12 +13,17 @@
 #include "runtime/settings.hpp"
 #include "tune/tuning.hpp"
 #include "verbs/device.hpp"
+#include "verbs/wire.hpp"
 
 namespace tutti::runtime {
 
 /// What tells this machine from others.  A network that is emulated is another device, and where
 /// time is simulated, the CPU does not matter.
 tune::Fingerprint fingerprint_of(const verbs::Port& port, const ContextSettings& settings);
+
+/// What the ranks need to know of a port.  The software device has no rate unless it emulates a
+/// network, whatever it tells other programs.
+verbs::PortCard port_card_of(const verbs::Port& port, const ContextSettings& settings);
 
 /// A file that may be used here.
 struct TuningTable {

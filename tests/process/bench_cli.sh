@@ -316,11 +316,11 @@ tuning_tables() {
   local folder rules='{"format": "tutti tuning 1", "rules": [{"collective": "barrier"}]}'
   folder=$(mktemp -d)
   mkdir "$folder/tutti"
-  expect 0 'table +none was found; prices are those of edr, for a port of 100 Gb/s InfiniBand' \
+  expect 0 'table +none was found; prices are those of fdr, for the software device' \
     env XDG_CONFIG_HOME="$folder" "$info"
   expect 0 "looked for +$folder/tutti/tuning.json, /etc/tutti/tuning.json" \
     env XDG_CONFIG_HOME="$folder" "$info"
-  expect 0 'latency_ps +720000, preset' env XDG_CONFIG_HOME="$folder" "$info"
+  expect 0 'latency_ps +850000, preset' env XDG_CONFIG_HOME="$folder" "$info"
   expect 0 'prices are those of roce25, for a port of 25 Gb/s Ethernet' \
     env XDG_CONFIG_HOME="$folder" TUTTI_SOFT_FABRIC=roce25 "$info"
   expect 0 'mode +off \(TUTTI_TUNING\) table +none \(TUTTI_TUNING=off\)' \

@@ -188,7 +188,7 @@ TEST(Tuning, without_a_table_the_preset_of_the_link_is_in_force) {
   const Files files;
   const Outcomes outcomes(2);
   run(2, files, outcomes, as_found, "no table");
-  EXPECT_NE(std::string(outcomes[0].table).find("prices are those of edr"), std::string::npos)
+  EXPECT_NE(std::string(outcomes[0].table).find("prices are those of fdr"), std::string::npos)
       << outcomes[0].table;
 }
 
