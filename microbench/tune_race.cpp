@@ -19,9 +19,7 @@
 namespace tutti::bench {
 namespace {
 
-/// A batch takes about that long, so that reading the clock and meeting before it do not count.
-constexpr double batch_ns = 200'000;
-constexpr std::size_t batch_calls_max = 200;
+constexpr std::size_t batch_calls_max = 20'000;
 constexpr std::uint32_t blocks_alone = 6;  // of a single candidate
 
 Options options_of(const Cell& cell) {
@@ -40,9 +38,9 @@ class Sampled {
   Sampled(std::unique_ptr<TuttiSubject> subject, const RaceTrack& track)
       : track_(track), subject_(std::move(subject)) {
     if (track.is_virtual) return;
-    for (const std::size_t calls : {std::size_t{2}, std::size_t{8}}) {
+    for (const std::size_t calls : {std::size_t{2}, std::size_t{16}}) {
       const double each = sample_batch(*subject_, calls, track.timer, track.exchange);
-      const double wanted = batch_ns / std::max(each, 1.0);
+      const double wanted = track.batch_ns / std::max(each, 1.0);
       calls_ =
           static_cast<std::size_t>(std::clamp(wanted, 1.0, static_cast<double>(batch_calls_max)));
     }

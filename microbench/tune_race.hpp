@@ -25,8 +25,9 @@ struct RaceTrack {
   const tune::Knowledge& machine;  // the network as it was measured; no findings
   const tune::Knowledge& untuned;  // what is known without a file
   bool is_virtual = false;
-  bool has_faults = false;  // of the simulated network: calls take different times
-  std::uint64_t seed = 1;   // of this cell
+  bool has_faults = false;    // of the simulated network: calls take different times
+  std::uint64_t seed = 1;     // of this cell
+  double batch_ns = 200'000;  // what a batch is to take: the longer, the less its ends count
 };
 
 /// What a call of a cell asks for, as the library asks for it.  Collective.

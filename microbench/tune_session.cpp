@@ -36,6 +36,8 @@ constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
 /// With everything around it, --check is to take two seconds.
 constexpr Seconds check_probes{1.4};
+/// A race takes up to so many batches; longer ones tell smaller differences.
+constexpr double samples_a_cell = 200, batch_ns_min = 1e5, batch_ns_max = 1e6;
 /// The share of the budget that is kept for ending.
 constexpr double ending_share = 0.02;
 
@@ -301,14 +303,19 @@ class TuneRun {
         break;
       }
       track.seed = seed_of(cells[i]);
+      const double wanted_ns = 1e9 * share_of(left).count() / samples_a_cell;
+      track.batch_ns = gather(exchange_, std::clamp(wanted_ns, batch_ns_min, batch_ns_max)).front();
       const Seconds before = budget_.spent();
-      const Seconds share = budget_.left() / static_cast<double>(left);
-      const Seconds until = before + share;
+      const Seconds until = before + share_of(left);
       race(cells[i], track,
            [&] { return options_.virtual_time ? true : budget_.has(budget_left_at(until)); });
       longest = std::max(longest, budget_.spent() - before);
     }
     progress_.end();
+  }
+  /// What each of the cells that are left may take.
+  Seconds share_of(std::size_t cells_left) const {
+    return budget_.left() / static_cast<double>(cells_left);
   }
   /// What is left of the budget when so much is spent.
   Seconds budget_left_at(Seconds spent) const { return budget_.left() + budget_.spent() - spent; }

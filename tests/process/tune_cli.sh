@@ -120,18 +120,20 @@ resume() {
   echo "$kills kills within $took ms each, $ended of runs that had ended"
 }
 
-# Two at once on one journal; in real time, of 2 ranks.
+# Two at once on one journal: as long as one has its lock, another one is refused.
 lock() {
-  local file=$folder/t.json
-  "$tune" --local 2 --out "$file" --budget 6 --collectives barrier,allreduce >"$folder/first" 2>&1 &
-  local pid=$!
+  local file=$folder/t.json pid
+  flock "$file.journal" sleep 60 &
+  pid=$!
   for ((i = 0; i < 100; ++i)); do
-    [ -e "$file.journal" ] && break
+    flock --nonblock "$file.journal" true || break
     sleep 0.05
   done
-  refuse 'another tutti-tune writes it; wait' "$tune" --local 2 --out "$file" --budget 5
-  wait $pid || fail "the first of two runs at once: $(cat "$folder/first")"
-  expect 0 'made|machine|finding' "$tune" --show "$file"
+  refuse 'another tutti-tune writes it; wait' "$tune" "${short[@]}" --out "$file"
+  [ ! -e "$file" ] || fail "a refused run has written the file"
+  kill $(pgrep -P $pid) $pid
+  wait $pid 2>/dev/null
+  expect 0 "file: $file" "$tune" "${short[@]}" --out "$file"
 }
 
 # Modes that read a file.
