@@ -158,15 +158,16 @@ def main(arguments):
     different = sum(check(options["--bench"], preset, panels, ranks)
                     for preset, panels in rows.items() for ranks in sample)
     step, row_step = LEFT + WIDTH + 16, TOP + HEIGHT + BOTTOM
-    width, height = 3 * step, row_step * len(rows) + 40
+    width, height = 3 * step, row_step * len(rows) + 60
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
            'font-family="sans-serif" font-size="12">', f'<rect width="{width}" height="{height}" fill="white"/>']
     for row, (preset, panels) in enumerate(rows.items()):
         for number, ((collective, size), panel) in enumerate(panels.items()):
             what = f" of {size // 8} double{'s' if size > 8 else ''}" if size else ""
-            svg += panel_svg(f"{preset}: {collective}{what}, microseconds over ranks", panel, step * number,
+            svg += panel_svg(f"{preset}: {collective}{what}", panel, step * number,
                              row_step * row)
-    svg += legend_svg(height - 18)
+    svg += legend_svg(height - 38)
+    svg.append(f'<text x="{LEFT}" y="{height - 10}">microseconds over the number of ranks, each a node of its own</text>')
     svg.append("</svg>")
     with open(arguments[0], "w", encoding="utf-8") as file:
         file.write("\n".join(svg) + "\n")
