@@ -6,8 +6,8 @@
 
 #include "microbench/command_line.hpp"
 #include "microbench/words.hpp"
-#include "plan/cost/makespan.hpp"
 #include "tune/choose.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -31,7 +31,9 @@ class Curves {
  public:
   Curves(const std::string& fabric, std::uint32_t ranks,
          const std::function<void(const CurvePoint&)>& take)
-      : known_(tune::untuned(tune::machine_preset(fabric))), take_(take) {
+      : known_(tune::untuned(tune::machine_preset(fabric))),
+        network_(known_.machine.network()),
+        take_(take) {
     topology_.rank_count = ranks;
   }
 
@@ -77,20 +79,13 @@ class Curves {
 
   /// 0: there is no such schedule for so many ranks.
   plan::Picoseconds time_of(const CollectiveRequest& request) const {
-    std::vector<plan::Plan> plans;
     try {
       const tune::Choice choice = tune::choose(request, topology_, known_);
-      for (std::uint32_t rank = 0; rank < topology_.rank_count; ++rank)
-        plans.push_back(choice.plan(Rank{rank}));
+      return tune::plan_time({request, topology_, network_},
+                             [&](Rank self) { return choice.plan(self); });
     } catch (const Error&) {
       return 0;
     }
-    return plan::makespan(
-        plans, known_.machine.network().between,
-        {.payload_bytes = request.bytes(),
-         .element_bytes = std::max(request.reduction.element_bytes, 1u),
-         .order = tune::takes_any_order(request) ? plan::CombineOrder::as_seen
-                                                 : plan::CombineOrder::as_planned});
   }
 
   /// The root begins to send when it has everything.
@@ -114,6 +109,7 @@ class Curves {
   }
 
   tune::Knowledge known_;
+  plan::Network network_;
   tune::Topology topology_;
   const std::function<void(const CurvePoint&)>& take_;
 };

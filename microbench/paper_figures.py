@@ -167,7 +167,8 @@ def main(arguments):
             svg += panel_svg(f"{preset}: {collective}{what}", panel, step * number,
                              row_step * row)
     svg += legend_svg(height - 38)
-    svg.append(f'<text x="{LEFT}" y="{height - 10}">microseconds over the number of ranks, each a node of its own</text>')
+    svg.append(f'<text x="{LEFT}" y="{height - 10}">microseconds over the number of ranks, each a node of its own'
+               "</text>")
     svg.append("</svg>")
     with open(arguments[0], "w", encoding="utf-8") as file:
         file.write("\n".join(svg) + "\n")
