@@ -120,6 +120,37 @@ TEST(FirstCall, finds_the_best_n_in_virtual_time) {
   }
 }
 
+int on_nodes_of_several(Exchange& exchange, std::size_t elements) {
+  std::int64_t times[2] = {};
+  for (const TuningMode mode : {TuningMode::off, TuningMode::first_call}) {
+    Context context({.device = "soft0", .ranks_per_node = {{3}}, .tuning = mode});
+    Communicator communicator(context, exchange);
+    std::vector<std::uint64_t> source(elements, 2), target(elements);
+    Operation operation = make(communicator, elements, source, target);
+    const bool is_timed = operation.explanation().find("first call: of ") != std::string::npos;
+    if (is_timed != (mode == TuningMode::first_call)) return 2;
+    if (!is_alike(exchange, operation)) return 3;
+    std::int64_t& time = times[is_timed ? 1 : 0];
+    time = virtual_time_of(operation, communicator, exchange);
+    if (time <= 0 || target.back() != 2 * exchange.rank_count()) return 4;
+  }
+  return times[1] <= times[0] ? 0 : 5;
+}
+
+TEST(FirstCall, is_no_slower_than_the_model_where_nodes_have_several_ranks) {
+  for (const std::size_t elements : {1u, 2048u}) {
+    ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
+    const std::vector<std::uint32_t> node_of = {0, 0, 0, 1, 1, 1, 2, 2, 2};
+    soft::VirtualTime time(9, node_of);
+    const auto results = run_local({.rank_count = 9}, [&](Exchange& exchange) {
+      time.join(index_of(exchange.self()));
+      return on_nodes_of_several(exchange, elements);
+    });
+    ::unsetenv("TUTTI_SOFT_FABRIC");
+    for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0) << elements;
+  }
+}
+
 /// Binds each of two ranks to a CPU of its own, without which the model decides alone.
 bool bind(std::size_t self) {
   const std::vector<unsigned> cpus = detail::allowed_cpus().list();
