@@ -1,6 +1,7 @@
 #include "microbench/verify_choices.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <random>
@@ -356,6 +357,12 @@ double quotient(Picoseconds above, Picoseconds below) {
   return below == 0 ? 0 : static_cast<double>(above) / static_cast<double>(below);
 }
 
+/// Whether half of the payload does not take longer, and the whole no longer than two halves.
+bool is_robust(const CellResult& result) {
+  return quotient(result.half, result.chosen) <= robust_max &&
+         quotient(result.chosen, 2 * result.half) <= robust_max;
+}
+
 std::string fixed(double value, int digits) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -374,6 +381,10 @@ VerifySummary summary_of(const std::vector<CellResult>& results) {
     summary.over_uniform = std::max(summary.over_uniform, quotient(result.chosen, result.uniform));
     summary.not_monotone = std::max(summary.not_monotone, quotient(result.half, result.chosen));
     summary.not_split = std::max(summary.not_split, quotient(result.chosen, 2 * result.half));
+    summary.regretful += result.regret() > regret_max ? 1 : 0;
+    summary.slower_than_untuned += quotient(result.chosen, result.untuned) > quotient_max ? 1 : 0;
+    summary.slower_than_uniform += quotient(result.chosen, result.uniform) > quotient_max ? 1 : 0;
+    summary.not_robust += is_robust(result) ? 0 : 1;
   }
   if (regrets.empty()) return summary;
   const auto middle = regrets.begin() + static_cast<std::ptrdiff_t>(regrets.size() / 2);
@@ -390,14 +401,34 @@ std::string table_of(const std::vector<CellResult>& results) {
   }
   groups[{"all", "all"}] = results;
   std::string text =
-      "| network | collective | cells | regret, median | worst | / untuned, worst | / uniform n, "
-      "worst |\n|---|---|---|---|---|---|---|\n";
+      "| network | collective | cells | regret, median | worst | over 10 % | / rule, worst | over "
+      "1.02 | / uniform n, worst | not robust |\n|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& [key, group] : groups) {
     const VerifySummary summary = summary_of(group);
     text += "| " + key.first + " | " + key.second + " | " + std::to_string(summary.cells) + " | " +
             fixed(100 * summary.median, 2) + " % | " + fixed(100 * summary.worst, 1) + " % | " +
-            fixed(summary.over_untuned, 3) + " | " +
-            (summary.over_uniform == 0 ? "-" : fixed(summary.over_uniform, 3)) + " |\n";
+            std::to_string(summary.regretful) + " | " + fixed(summary.over_untuned, 3) + " | " +
+            std::to_string(summary.slower_than_untuned) + " | " +
+            (summary.over_uniform == 0 ? "-" : fixed(summary.over_uniform, 3)) + " | " +
+            std::to_string(summary.not_robust) + " |\n";
+  }
+  return text;
+}
+
+std::string misses_of(const std::vector<CellResult>& results) {
+  std::string text;
+  for (const CellResult& result : results) {
+    const double untuned = quotient(result.chosen, result.untuned);
+    const double uniform = quotient(result.chosen, result.uniform);
+    const bool is_slow = untuned > quotient_max || uniform > quotient_max;
+    if (result.regret() <= regret_max && !is_slow && is_robust(result)) continue;
+    text +=
+        result.cell.text() + ": " + result.choice + ", " +
+        fixed(static_cast<double>(result.chosen) / 1e6, 2) + " us, " +
+        fixed(1 + result.regret(), 3) + " of " + result.best + ", " + fixed(untuned, 3) +
+        " of the rule" + (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n") +
+        (result.half == 0 ? "" : ", half takes " + fixed(quotient(result.half, result.chosen), 3)) +
+        "\n";
   }
   return text;
 }

@@ -79,15 +79,24 @@ std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress = {});
 
-/// A table by preset and collective: cells, median and worst regret, beside the rule and the best
-/// uniform n; then each cell that misses a bound.
+// The bounds.
+inline constexpr double regret_max = 0.1;     // over the least of all candidates
+inline constexpr double quotient_max = 1.02;  // over the rule of thumb, and the best uniform n
+inline constexpr double robust_max = 1.03;    // half over whole, whole over two halves
+
 struct VerifySummary {
   std::size_t cells = 0;
   double median = 0, worst = 0;               // regret
   double over_untuned = 0, over_uniform = 0;  // largest quotients
   double not_monotone = 0, not_split = 0;     // half over whole, whole over two halves
+  // Cells that miss a bound.
+  std::size_t regretful = 0, slower_than_untuned = 0, slower_than_uniform = 0, not_robust = 0;
 };
 VerifySummary summary_of(const std::vector<CellResult>& results);
+/// By preset and collective: cells, median and worst regret, beside the rule and the best uniform
+/// n.
 std::string table_of(const std::vector<CellResult>& results);
+/// Each cell that misses a bound, a line each.
+std::string misses_of(const std::vector<CellResult>& results);
 
 }  // namespace tutti::bench

@@ -129,6 +129,12 @@ std::vector<Variant> canonical_variants(const Query& query) {
     add([&](const plan::Round& round) {
       return round_cost(query.network.between, round.messages, 1, bytes);
     });
+    for (const std::uint32_t largest : {3u, 1u})
+      add([&](const plan::Round& round) {
+        constexpr Picoseconds never = 1'000'000'000'000;  // a second
+        return round.messages > largest ? never
+                                        : prices.ahead(round, tree.blocks_max(round.length), bytes);
+      });
   }
   return variants;
 }
@@ -168,14 +174,19 @@ std::vector<Variant> core_variants(const Query& query) {
   std::vector<Variant> variants{{.per_round = named ? *named : core_vector(query)}};
   if (named || !vector_for(PerRoundIs::core, query.request).empty() || query.topology.shares_cpus)
     return variants;
-  // The cheapest of smaller entries, too, if messages come in the order in which they are combined.
+  // The cheapest of smaller entries, too, as if messages came in the order in which they are
+  // combined.
   plan::CorePrices prices = core_prices(query);
   if (!query.topology.is_one_node())
     prices.combining.each -= query.network.between.work_time(price_bytes(query));
-  prices.largest = 7;
-  plan::PerRound other =
-      plan::cheapest_core(rank_count, prices, messages_max_of(rank_count, partners_max_of(query)));
-  if (other != variants.front().per_round) variants.push_back({.per_round = std::move(other)});
+  for (const std::uint32_t largest : {7u, 3u}) {
+    prices.largest = largest;
+    plan::PerRound other = plan::cheapest_core(rank_count, prices,
+                                               messages_max_of(rank_count, partners_max_of(query)));
+    if (std::none_of(variants.begin(), variants.end(),
+                     [&](const Variant& variant) { return variant.per_round == other; }))
+      variants.push_back({.per_round = std::move(other)});
+  }
   return variants;
 }
 
@@ -356,23 +367,39 @@ Picoseconds cost_of_zero_copy_ring(const Query& query, const Variant& variant) {
 
 /// In runs of messages of a part each, there and back.  A part is passed on as soon as it is there,
 /// so that a run begins when the first message of the run before has come, or when the port has
-/// sent all of these; the last run alone is awaited to its end.
-Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs) {
+/// sent all of these; the last run alone is awaited to its end.  The first `inside` runs stay in
+/// the node.
+Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs,
+                         std::size_t inside = 0) {
   const plan::LogGP network = network_of(query);
   plan::LogGP first_at_port = network;
   first_at_port.ranks_at_port = 1;
   const std::uint64_t parts = std::accumulate(runs.begin(), runs.end(), std::uint64_t{1});
   const std::uint64_t part = (price_bytes(query) + parts - 1) / parts;
-  const auto until_next = [&](std::uint32_t messages, bool combines) {
+  const auto until_next = [&](std::size_t run, bool combines) {
+    const std::uint32_t messages = runs[run];
+    if (run < inside) return round_cost_in_node(query.network, messages, 1, part, combines);
     const Picoseconds each =
         round_cost(network, 2, 1, part, combines) - round_cost(network, 1, 1, part, combines);
     return std::max(messages * each, round_cost(first_at_port, 1, 1, part, combines));
   };
   Picoseconds cost = 0;
-  for (const std::uint32_t messages : runs)
-    cost += until_next(messages, true) + until_next(messages, false);
-  if (runs.empty()) return cost;
-  return cost - until_next(runs.front(), false) + round_cost(network, runs.front(), 1, part, false);
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    cost += until_next(run, true) + until_next(run, false);
+  if (runs.empty() || inside > 0) return cost;
+  return cost - until_next(0, false) + round_cost(network, runs.front(), 1, part, false);
+}
+
+/// Halves go to the neighbour first, then twice as far, and so on.
+Picoseconds cost_of_halving(const Query& query, const Variant&) {
+  const Topology& topology = query.topology;
+  const bool has_inside = topology.has_shared_nodes() && topology.has_runs();
+  const std::size_t inside =
+      has_inside ? static_cast<std::size_t>(std::bit_width(topology.largest_node())) - 1 : 0;
+  const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
+  const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
+  // By the recurrence of up to 96 ranks: what some ranks carry for others is not in the runs.
+  return std::has_single_bit(topology.rank_count) ? cost : cost + cost / 4;
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {
@@ -397,6 +424,9 @@ std::string why_not_circulant(const Query& query) {
 }
 
 std::string why_not_circulant_unasked(const Query& query) {
+  if (query.request.across == Across::automatic && query.topology.has_shared_nodes() &&
+      query.topology.has_equal_nodes() && !query.topology.is_one_node())
+    return "ranks share nodes, whose lanes send less";
   if (std::string why = why_not_passed_on(query, passed_on_ranks_max); !why.empty()) return why;
   return 2 * circulant_runs(query).size() > query.request.partners_max
              ? "a context does not hold so many connections"
@@ -651,10 +681,7 @@ constexpr Row table[] = {
      .instead = "canonical_dissemination",
      .why_not = why_not_canonical_halving,
      .why_not_unasked = why_not_canonical_halving_unasked,
-     .cost =
-         [](const Query& query, const Variant&) {
-           return cost_of_runs(query, plan::canonical_halving_runs(query.topology.rank_count));
-         },
+     .cost = cost_of_halving,
      .build =
          [](const Query& query, const Variant&, Rank self) {
            return plan::canonical_halving_allreduce(self, query.topology.rank_count);

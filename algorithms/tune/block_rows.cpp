@@ -270,7 +270,8 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   for (const plan::Round& round :
        plan::two_partial_rounds(topology.node_count(), variant.per_round)) {
     const Picoseconds blocks = round.length * round.messages - round.short_messages;
-    cost += std::max(price_of_blocks(share, round, bytes), stores);
+    cost += std::max(price_of_blocks(share, round, bytes),
+                     stores + blocks * query.network.between.receive_overhead);
     stores = blocks * stored_each;
   }
   return cost + stores;

@@ -260,6 +260,7 @@ class Chooser {
   void take_cheapest(Choice& choice) const;
   using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
   static void follow(const Choice& choice, Prices& prices);
+  static plan::Picoseconds weighed(const Choice& choice, const Choice::Rival& rival);
 
   const CollectiveRequest& request_;
   const Topology& topology_;
@@ -270,12 +271,21 @@ class Chooser {
   bool follows_ = false;  // the events of few ranks decide between the cheapest
 };
 
+/// The price; and a thirtieth more for holding several payloads where no bits ask for it.
+plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& rival) {
+  const plan::Picoseconds price = choice.price_of(rival);
+  return rival.row->algorithm == Algorithm::canonical_dissemination &&
+                 choice.request_.agreement != Agreement::reproducible
+             ? price + price / 30
+             : price;
+}
+
 /// Puts first what takes least by the events of its plans, of the few cheapest.
 void Chooser::follow(const Choice& choice, Prices& prices) {
   // All together they take a millisecond or two.
-  constexpr std::size_t followed_max = 8, messages_max = 16'384;
+  constexpr std::size_t followed_max = 8, messages_max = 8192;
   const Query query = choice.query();
-  const plan::Picoseconds most = prices.front().first + prices.front().first / 2;
+  const plan::Picoseconds most = 2 * prices.front().first;
   std::size_t followed = 0, messages = 0;
   for (const auto& [price, rival] : prices) {
     if (followed == followed_max || price > most) break;
@@ -290,7 +300,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) {
     Choice::Rival& rival = *prices[i].second;
     rival.time =
         plan_time(query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
-    prices[i].first = corrected(rival.time, rival.factor);
+    prices[i].first = weighed(choice, rival);
   }
   std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(followed),
                    [](const auto& left, const auto& right) { return left.first < right.first; });
@@ -340,7 +350,7 @@ void Chooser::take_cheapest(Choice& choice) const {
         rival->factor = corrections_->factor(family_of(with(choice, *rival).name()),
                                              request_.collective, request_.bytes(),
                                              topology_.node_count(), topology_.largest_node());
-      prices.emplace_back(choice.price_of(*rival), rival);
+      prices.emplace_back(weighed(choice, *rival), rival);
     }
     std::stable_sort(prices.begin(), prices.end(),
                      [](const auto& left, const auto& right) { return left.first < right.first; });

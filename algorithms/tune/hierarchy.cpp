@@ -9,6 +9,7 @@
 #include "plan/allreduce/canonical_halving.hpp"
 #include "plan/allreduce/lane_turns.hpp"
 #include "plan/allreduce/lanes.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/choose.hpp"
@@ -207,6 +208,33 @@ std::optional<Choice> choice_across(const CollectiveRequest& inner, const Topolo
   }
 }
 
+/// The same with fewer messages a round: lanes overlap in ways that their price does not know.
+/// Among many nodes these are not considered.
+void add_fewer_messages(const CollectiveRequest& inner, const Topology& nodes,
+                        const plan::Network& network, const Choice& across,
+                        std::vector<Variant>& variants) {
+  constexpr std::uint32_t nodes_max = 128;
+  const plan::PerRound& vector = across.variant().per_round;
+  if (vector.empty() || nodes.rank_count > nodes_max) return;
+  const std::uint32_t lane_count = variants.back().lane_count;
+  for (const std::uint32_t largest : {3u, 1u}) {
+    if (*std::max_element(vector.begin(), vector.end()) <= largest) continue;
+    constexpr plan::CorePrices::OfRound round{.fixed = 2, .each = 1};
+    const plan::PerRound other =
+        across.row().takes == PerRoundIs::core
+            ? plan::cheapest_core(nodes.rank_count,
+                                  {.combining = round, .out = round, .largest = largest},
+                                  UINT64_MAX)
+            : plan::nearest_covering(nodes.rank_count, largest);
+    CollectiveRequest named = inner;
+    named.only = std::string(across.row().name) + " with " + text_of(other) + " a round";
+    std::optional<Choice> choice = choice_across(named, nodes, network);
+    if (choice && other != vector)
+      variants.push_back(
+          {.lane_count = lane_count, .across = std::make_shared<const Choice>(std::move(*choice))});
+  }
+}
+
 /// What a lane of so many asks for: of payloads as a whole, and of some that are cut again.
 void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
                 std::vector<Variant>& variants) {
@@ -230,10 +258,12 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   std::optional<Choice> undivided = choice_across(inner, nodes, network);
   const std::string why =
       undivided ? why_not_across(query, lane_count, undivided->first_plan()) : "";
-  if (undivided && why.empty())
-    variants.push_back({.lane_count = lane_count,
-                        .across = std::make_shared<const Choice>(std::move(*undivided))});
-  else if (undivided && hierarchy_of(query))  // no other one is considered
+  if (undivided && why.empty()) {
+    const auto across = std::make_shared<const Choice>(std::move(*undivided));
+    variants.push_back({.lane_count = lane_count, .across = across});
+    if (inner.only.empty() && !inner.is_asked_for() && !query.topology.shares_cpus)
+      add_fewer_messages(inner, nodes, network, *across, variants);
+  } else if (undivided && hierarchy_of(query))  // no other one is considered
     throw Error(ErrorCode::unsupported,
                 std::string(name_of(query.request.collective)) + ": across " +
                     (hierarchy == Hierarchy::lanes ? "lanes " : "leader ") + why);
@@ -387,6 +417,8 @@ void add_across_leaders(const Query& query, std::span<const Node> domain_of,
   leaders.rank_count = static_cast<std::uint32_t>(leaders.node_of.size());
   CollectiveRequest inner = query.request;
   inner.only = parts_of(query.request.only).across;
+  inner.is_undivided =
+      inner.is_undivided || inner.algorithm == Algorithm::automatic;  // it is small
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
   if (std::optional<Choice> choice = choice_across(inner, leaders, query.network))
     variants.push_back(

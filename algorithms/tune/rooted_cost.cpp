@@ -117,7 +117,7 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     in_node = time_of_tree(topology.largest_node(), {}, variant.fans.in_node_by, inside, 0);
     busy = gives ? credits * store + per_piece(credits, 1)
                  : std::max(credits * taken + children * combined + per_piece(0, credits),
-                            store + per_piece(1, 0));
+                            ranks > 1 ? store + per_piece(1, 0) : 0);
   } else if (gives) {
     // A lane of the root's node sends to all its children before the next one does.
     credits = ranks - 1;

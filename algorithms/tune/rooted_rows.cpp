@@ -77,29 +77,30 @@ plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
   });
 }
 
-/// Messages that a rank sends, or takes, while one is on its way.  The root of a broadcast sees
-/// credits before it sends, which takes 0.1 us for each child (tutti-bench --virtual-time).
-std::uint32_t latency_in_messages(const Query& query) {
+/// Messages of a lane that a rank sends, or takes, while one is on its way; lanes share the port of
+/// their node.  The root of a broadcast sees credits before it sends, which takes 0.1 us for each
+/// child (tutti-bench --virtual-time).
+std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count) {
   const plan::LogGP& network = query.network.between;
-  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const std::uint64_t bytes = priced_bytes(query.request.bytes()) / lane_count;
   const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
-  const Picoseconds gap = is_broadcast(query) ? std::max(network.per_byte.of(bytes),
-                                                         network.gap + 2 * network.receive_overhead)
-                                              : std::max(network.port_time(bytes), taken);
+  const Picoseconds port = Picoseconds{lane_count} * network.port_time(bytes);
+  const Picoseconds credits = network.gap + 2 * network.receive_overhead;
+  const Picoseconds gap = std::max(port, is_broadcast(query) ? credits : taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
 }
 
 /// The tree over the nodes; one that is named, over the ranks of the only node, too.
-plan::TreeFans fans_of(const Query& query, Tree tree) {
+plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count = 1) {
   const CollectiveRequest& request = query.request;
   const std::span<const Node> nodes = nodes_of(query);
   const std::uint32_t node_count = plan::node_count_of(nodes, query.topology.rank_count);
   const bool is_named = request.tree != Tree::automatic;
   plan::TreeFans fans;
   plan::Branching& by = node_count == 1 && is_named ? fans.in_node_by : fans.across_by;
-  by.latency = latency_in_messages(query);
+  by.latency = latency_in_messages(query, lane_count);
   switch (tree) {
     case Tree::automatic:
     case Tree::binomial:
@@ -265,7 +266,7 @@ std::vector<Variant> in_lanes(const Query& query) {
   std::vector<Variant> variants;
   const auto add = [&](std::uint32_t lane_count) {
     if (!plan::is_lane_shape(lanes_of(query, lane_count, pieces_of_lane_max))) return;
-    Variant variant{.fans = fans_of(query, Tree::fibonacci), .lane_count = lane_count};
+    Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
     variants.push_back(variant);
     variant.fans.is_chain = true;
     if (why_not_chain(query).empty()) variants.push_back(variant);

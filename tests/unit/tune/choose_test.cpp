@@ -53,13 +53,13 @@ void expect_refused(ErrorCode code, const std::function<void()>& ask,
 
 TEST(Selection, left_alone_takes_a_schedule) {
   using enum Agreement;
-  EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, identical)), "recursive_multiplying");
-  // Where ranks would have to be folded, the canonical tree takes fewer rounds.
+  // One expression on all ranks, also along the canonical tree, which takes fewer rounds where
+  // ranks would have to be folded.
   Asked large = request(BuiltIn::sum, ElementType::float64, identical);
   for (const std::uint32_t prime : {97u, 997u})
-    EXPECT_NE(taken(large, prime), "recursive_multiplying") << prime;
-  for (const std::uint32_t product :
-       {2u, 3u, 4u, 5u, 6u, 7u, 8u, 11u, 13u, 16u, 24u, 32u, 48u, 64u, 96u})
+    EXPECT_EQ(taken(large, prime), "canonical_dissemination") << prime;
+  large.element_count = 64;
+  for (const std::uint32_t product : {16u, 24u, 32u, 48u, 64u, 96u})
     EXPECT_EQ(taken(large, product), "recursive_multiplying") << product;
   large.element_count = 1 << 12;
   EXPECT_EQ(taken(large, 13), "chunked_fold");
@@ -165,9 +165,9 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   const std::vector<Node> blocks = nodes_of(3, 4), dealt = nodes_of(3, 4, true);
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.node_of = blocks;
-  EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
+  EXPECT_TRUE(taken(asked).starts_with("leader/")) << taken(asked);
   asked.node_of = dealt;
-  EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
+  EXPECT_TRUE(taken(asked).starts_with("leader/")) << taken(asked);
   asked.element_count = 1 << 11;
   EXPECT_TRUE(taken(asked).starts_with("lanes/")) << taken(asked);
   asked.agreement = Agreement::relaxed;
