@@ -11,7 +11,7 @@
 #define NLOHMANN_JSON_NAMESPACE nlohmann
 #define NLOHMANN_JSON_NAMESPACE_BEGIN \
   namespace nlohmann {                \
-  namespace {
+  inline namespace {
 #define NLOHMANN_JSON_NAMESPACE_END \
   }                                 \
   }

@@ -61,10 +61,9 @@ TEST(TuneShow, every_fact_is_shown) {
   expect_line(text,
               "  gap_ps                      101000   101.0 ns   99000  104500  measured  g, a "
               "message at a node's port");
-  expect_line(
-      text,
-      "  per_byte_fs                 147059    6.8 GB/s  147059  147059  preset    G, bytes "
-      "at a node's port");
+  expect_line(text,
+              "  per_byte_fs                 147059   6.8 GB/s  147059  147059  preset    G, bytes "
+              "at a node's port");
   expect_line(text,
               "  1  allreduce, up to 255 bytes, from 3 ranks, 96 nodes, 2 to 4 ranks a node, "
               "relaxed: two_partial_dissemination, across flat, 4,4,3 a round");
