@@ -15,6 +15,10 @@ if(TARGET tutti-bench)
       RUN_SERIAL ON)
   endforeach()
 
+  tutti_test(process_network_probes LABEL process TIMEOUT 120 SERIAL
+    SOURCES network_probes_test.cpp
+    LINK tutti_bench tutti_tune tutti_plan tutti_verbs tutti_bootstrap)
+
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
   foreach(group json tampered texts refusals)
     add_test(NAME plan_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/plan_cli.sh
