@@ -33,7 +33,7 @@ constexpr Setting table[] = {
      "How queue pairs are connected: out of band, or by IP address (rdma_cm).",
      "cm needs a RoCE device with an IPv4 or a routable IPv6 address. All ranks must agree."},
 
-    {messages, "TUTTI_PER_ROUND", "e.g. 3,2,1", "a rule by ranks and payload",
+    {messages, "TUTTI_PER_ROUND", "e.g. 3,2,1", "what costs least",
      "How many messages a rank sends in each round.",
      "The product of all entries plus one has to cover the ranks. Schedules that cannot follow a "
      "vector ignore it. Trees of broadcast and reduce, and allgather(v), follow it across the "

@@ -43,6 +43,7 @@ struct Sample {
   std::uint64_t bytes = 0;     // b
   std::uint32_t messages = 1;  // k
   plan::Picoseconds time = 0;  // the least of a batch
+  std::uint32_t ranks = 1;     // that send at once (shared_port), each to a rank of its own
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 

@@ -9,6 +9,7 @@
 #include "plan/allreduce/canonical_halving.hpp"
 #include "plan/allreduce/lane_turns.hpp"
 #include "plan/allreduce/lanes.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/choose.hpp"

@@ -78,15 +78,15 @@ plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
 }
 
 /// Messages of a lane that a rank sends, or takes, while one is on its way; lanes share the port of
-/// their node.  The root of a broadcast sees
-/// credits before it sends, which takes 0.1 us for each child (tutti-bench --virtual-time).
+/// their node.  The root of a broadcast sees credits before it sends, which takes 0.1 us for each
+/// child (tutti-bench --virtual-time).
 std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count) {
   const plan::LogGP& network = query.network.between;
-  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const std::uint64_t bytes = priced_bytes(query.request.bytes()) / lane_count;
   const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
-  const Picoseconds gap = is_broadcast(query) ? std::max(network.per_byte.of(bytes),
-                                                         network.gap + 2 * network.receive_overhead)
-                                              : std::max(network.port_time(bytes), taken);
+  const Picoseconds port = Picoseconds{lane_count} * network.port_time(bytes);
+  const Picoseconds credits = network.gap + 2 * network.receive_overhead;
+  const Picoseconds gap = std::max(port, is_broadcast(query) ? credits : taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
