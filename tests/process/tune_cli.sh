@@ -87,37 +87,40 @@ findings_of() {
   [ -e "$1" ] && head -c -0 "$1" | sed -n '3,$p'
 }
 
-# Kills runs at random points; each journal has all that the one before had; the last run ends with
-# the file of one that was not killed.
+# Kills runs at random points until so many were alive; each journal has all that the one before
+# had; each run that comes to its end ends with the file of one that was not killed.
 resume() {
-  local whole=$folder/whole.json cut=$folder/cut.json before='' after kill begin took ended=0
-  local run=("$tune" "${virtual[@]}" --collectives barrier,allreduce,broadcast,alltoall
-    --bytes 8,1K,64K --seed 3)
+  local whole=$folder/whole.json cut=$folder/cut.json before='' after hits=0 tries=0 ends=0 begin took
+  local run=("$tune" --local 3 --ranks-per-node 1 --virtual-time --fabric fdr
+    --collectives barrier,allreduce,broadcast --bytes 8,1K --seed 3)
   begin=$(date +%s%N)
   expect 0 "file: $whole" "${run[@]}" --out "$whole"
   took=$((($(date +%s%N) - begin) / 1000000))
-  for ((kill = 0; kill < kills; ++kill)); do
+  while [ $hits -lt "$kills" ] && [ $tries -lt $((6 * kills)) ]; do
+    tries=$((tries + 1))
     "${run[@]}" --out "$cut" >/dev/null 2>"$folder/errors" &
     local pid=$!
     sleep "$(awk -v most=$took -v random=$RANDOM 'BEGIN { print most * random / 32768 / 1000 }')"
-    if kill -9 $pid 2>/dev/null; then :; else ended=$((ended + 1)); fi
+    kill -9 $pid 2>/dev/null && hits=$((hits + 1))
     wait $pid 2>/dev/null
     if [ -e "$cut" ]; then  # it came to its end
-      cmp -s "$whole" "$cut" || fail "kill $kill: a resumed run has ended with another file"
+      ends=$((ends + 1))
+      cmp -s "$whole" "$cut" || fail "try $tries: a resumed run has ended with another file"
       rm -f "$cut"
       before=''
     fi
     after=$(findings_of "$cut.journal")
     case $after in
       "$before"*) ;;
-      *) fail "kill $kill: findings were lost: before \"$before\", after \"$after\"" ;;
+      *) fail "try $tries: findings were lost: before \"$before\", after \"$after\"" ;;
     esac
     before=$(sed '$d' <<<"$after")  # the last line may be cut
   done
+  [ $hits -ge "$kills" ] || fail "only $hits of $tries runs were alive when they were killed"
   expect 0 "file: $cut" "${run[@]}" --out "$cut"
   cmp "$whole" "$cut" || fail "a resumed run ends with another file than one that was not killed"
   [ ! -e "$cut.journal" ] || fail "a journal is left"
-  echo "$kills kills within $took ms each, $ended of runs that had ended"
+  echo "$hits kills within $took ms each, in $tries runs, $ends of which came to their end"
 }
 
 # Two at once on one journal: as long as one has its lock, another one is refused.
