@@ -143,17 +143,21 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
 Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track) {
   const tune::Topology topology = track.communicator.implementation().topology();
   Racers racers{.choices = tune::candidates(request, topology, track.machine, racers_max)};
-  tune::Choice untuned = tune::choose(request, topology, track.untuned);
-  racers.untuned = untuned.name();
-  const bool is_there =
-      std::any_of(racers.choices.begin(), racers.choices.end(),
-                  [&](const tune::Choice& one) { return one.name() == racers.untuned; });
-  if (is_there) return racers;
-  if (racers.choices.size() == racers_max) racers.choices.pop_back();
-  // With its price on this machine, as that of the others.
-  tune::CollectiveRequest only = request;
-  only.only = racers.untuned;
-  racers.choices.push_back(tune::choose(only, topology, track.machine));
+  racers.untuned = tune::choose(request, topology, track.untuned).name();
+  std::vector<tune::Choice>& choices = racers.choices;
+  auto untuned = std::find_if(choices.begin(), choices.end(), [&](const tune::Choice& one) {
+    return one.name() == racers.untuned;
+  });
+  if (untuned == choices.end()) {
+    if (choices.size() == racers_max) choices.pop_back();
+    // With its price on this machine, as that of the others.
+    tune::CollectiveRequest only = request;
+    only.only = racers.untuned;
+    choices.push_back(tune::choose(only, topology, track.machine));
+    untuned = std::prev(choices.end());
+  }
+  // The first one wins unless another one is faster by more than a race can tell.
+  std::rotate(choices.begin(), untuned, std::next(untuned));
   return racers;
 }
 

@@ -35,10 +35,10 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
 
 inline constexpr std::size_t racers_max = 4;
 
-/// Candidates of a cell, by price, and what is taken untuned: alike on all ranks.
+/// What is taken untuned, then the other candidates of a cell, by price: alike on all ranks.
 struct Racers {
   std::vector<tune::Choice> choices = {};
-  std::string untuned = {};  // the name of one of them
+  std::string untuned = {};  // the name of the first one
 };
 Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track);
 
