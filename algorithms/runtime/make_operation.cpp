@@ -515,10 +515,10 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   attempt(error, [&] {
     const Completed completed =
         request.complete ? request.complete(rows) : Completed{request.asked};
-    plan::Plan plan = request.plan_of
-                          ? request.plan_of(completed.asked)
-                          : tune::plan_for(completed.asked, communicator.topology(),
-                                           communicator.exchange.self(), tune::Knowledge());
+    plan::Plan plan = request.plan_of ? request.plan_of(completed.asked)
+                                      : tune::plan_for(completed.asked, communicator.topology(),
+                                                       communicator.exchange.self(),
+                                                       tune::Knowledge());
     operation = lay_out(communicator, request, completed, std::move(plan));
     require_no_failed_connection(*operation);
     fill_in(card, *operation);
