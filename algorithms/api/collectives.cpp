@@ -152,10 +152,12 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .across = arguments.across,
       .per_round = arguments.per_round,
       .per_round_by_default = context.settings.per_round,
+      .only = ranks.only,
       .partners_max = ranks.partners_max,
       .reads_in_place = ranks.takes_single_copy(
           shm::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
-  const bool tells_room = tune::depends_on_ring_room(asked, ranks.topology(), tune::Knowledge());
+  const bool tells_room =
+      tune::depends_on_ring_room(asked, ranks.topology(), ranks.tuning->knowledge);
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
     const tune::RingRoom room =

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <iterator>
 #include <tuple>
 
 namespace tutti::tune {
@@ -43,7 +45,8 @@ bool starts_number(std::string_view word) {
   return !word.empty() && word[0] >= '0' && word[0] <= '9';
 }
 bool leads_to_number(std::string_view word) {
-  return word == "with" || word == "in" || word == "of" || word == "by" || word == "and";
+  return word == "with" || word == "in" || word == "of" || word == "by" || word == "along" ||
+         word == "and";
 }
 
 }  // namespace
@@ -173,8 +176,12 @@ std::string family_of(std::string_view choice_name) {
       const std::string_view word = clause.substr(0, blank);
       clause.remove_prefix(blank == std::string_view::npos ? clause.size() : blank + 1);
       if (starts_number(word)) {
-        leaves_out = !words.empty() && leads_to_number(words.back());
-        if (leaves_out) words.pop_back();
+        // "of 4", "of latency 4"
+        const auto first =
+            std::find_if(words.end() - std::min<std::ptrdiff_t>(2, std::ssize(words)), words.end(),
+                         leads_to_number);
+        leaves_out = first != words.end();
+        words.erase(first, words.end());
         continue;
       }
       if (leads_to_number(word) || word == "across") leaves_out = false;

@@ -174,6 +174,8 @@ TEST(Corrections, a_family_is_a_name_without_numbers) {
            {"groups of 4, leader, circulant with 1,1 a round across across",
             "groups, leader, circulant across across"},
            {"fibonacci_tree with 3,2,1 children and 4 pieces", "fibonacci_tree"},
+           {"fibonacci_tree of latency 5", "fibonacci_tree"},
+           {"4 lanes of latency 5 along a chain", "lanes along a chain"},
            {"", ""},
            {"8", ""},
            {"8, ring", "ring"}})
