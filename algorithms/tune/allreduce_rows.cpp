@@ -399,7 +399,8 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
   const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
   // By the recurrence of up to 96 ranks: what some ranks carry for others is not in the runs.
-  return std::has_single_bit(topology.rank_count) ? cost : cost + cost / 4;
+  if (std::has_single_bit(topology.rank_count)) return cost;
+  return cost + cost / (inside > 0 ? 2 : 4);
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {
