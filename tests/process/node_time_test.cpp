@@ -246,7 +246,7 @@ tune::Topology topology_of(const Case& one) {
 }
 
 tune::Choice choice_of(const Case& one) {
-  return tune::choose(request_of(one), topology_of(one), tune::machine_preset("fdr").network());
+  return tune::choose(request_of(one), topology_of(one), tune::Knowledge());
 }
 
 /// When each rank has finished, by the events of its plan.
