@@ -332,6 +332,7 @@ std::string why_not_by_node(const Query& query) {
   const std::size_t block_bytes = query.request.bytes();
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (nodes == 1) return "there is one node";
+  if (!query.topology.has_shared_nodes()) return "ranks do not share nodes";
   if (block_bytes > together_bytes_max) return "blocks are too long to be copied once more";
   return 2 * (2 * nodes + largest) * largest * block_bytes > together_registers_bytes
              ? "its registers would take too much of the arena"
