@@ -282,8 +282,8 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 
 /// Puts first what takes least by the events of its plans, of the few cheapest.
 void Chooser::follow(const Choice& choice, Prices& prices) {
-  // All together they take a millisecond or two.
-  constexpr std::size_t followed_max = 8, messages_max = 8192;
+  // All together they take a few milliseconds at most.
+  constexpr std::size_t followed_max = 8, messages_max = 4096;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   std::size_t followed = 0, messages = 0;
@@ -411,7 +411,7 @@ std::vector<Choice> Chooser::by_price(const Choice& choice) {
   return choices;
 }
 
-/// The same with another vector: its own, or that of the schedule across.
+/// Returns it with another vector: its own, or that of the schedule across.
 Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) {
   Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
   Variant& variant = other.variant_;
