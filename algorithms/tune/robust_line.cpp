@@ -97,7 +97,10 @@ RobustLine::Bent RobustLine::through(const std::vector<Point>& points, double la
 
 double RobustLine::misfit(const Bent& line, const std::vector<Point>& points) {
   double sum = 0;
-  for (const Point& point : points) sum += std::abs(point.y - line.at(point.x)) / scale_of(point);
+  for (const Point& point : points) {
+    const double expected = line.at(point.x);
+    sum += std::abs(point.y - expected) / scale_of(point, expected);
+  }
   return sum / static_cast<double>(points.size());
 }
 
