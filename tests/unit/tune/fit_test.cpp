@@ -73,11 +73,10 @@ class Prober {
                                    : network.port_time(bytes));
   }
   double undisturbed(Probe probe, std::uint64_t bytes, std::uint32_t messages) const {
-    const auto& [latency, send, receive, gap, per_byte, work, work_per_byte, at_port] =
-        network_.between;
+    const plan::LogGP& between = network_.between;
     const plan::NodeMemory& inside = network_.inside;
     const auto arrives = [&](std::uint64_t of) {
-      return send + latency + per_byte.of(of) + receive;
+      return between.travel_time(of) + between.receive_overhead;
     };
     switch (probe) {
       case Probe::one_way:
@@ -88,9 +87,9 @@ class Prober {
         return static_cast<double>(arrives(bytes) + arrives(8)) +
                (messages - 1) * each(probe, bytes);
       case Probe::waiting:
-        return static_cast<double>(messages * receive);
+        return static_cast<double>(messages * between.receive_overhead);
       case Probe::combine:
-        return static_cast<double>(work + work_per_byte.of(bytes));
+        return static_cast<double>(between.work_time(bytes));
       case Probe::inside_one_way:
         return static_cast<double>(inside.store_time(bytes) + inside.latency +
                                    inside.receive_overhead);
