@@ -73,11 +73,10 @@ class Prober {
                                    : network.port_time(bytes));
   }
   double undisturbed(Probe probe, std::uint64_t bytes, std::uint32_t messages) const {
-    const auto& [latency, send, receive, gap, per_byte, work, work_per_byte, at_port] =
-        network_.between;
+    const plan::LogGP& between = network_.between;
     const plan::NodeMemory& inside = network_.inside;
     const auto arrives = [&](std::uint64_t of) {
-      return send + latency + per_byte.of(of) + receive;
+      return between.travel_time(of) + between.receive_overhead;
     };
     switch (probe) {
       case Probe::one_way:
@@ -88,9 +87,9 @@ class Prober {
         return static_cast<double>(arrives(bytes) + arrives(8)) +
                (messages - 1) * each(probe, bytes);
       case Probe::waiting:
-        return static_cast<double>(messages * receive);
+        return static_cast<double>(messages * between.receive_overhead);
       case Probe::combine:
-        return static_cast<double>(work + work_per_byte.of(bytes));
+        return static_cast<double>(between.work_time(bytes));
       case Probe::inside_one_way:
         return static_cast<double>(inside.store_time(bytes) + inside.latency +
                                    inside.receive_overhead);
@@ -331,6 +330,20 @@ TEST(Fit, samples_that_cannot_be_are_left_out) {
   samples = {{.probe = Probe::combine, .bytes = 8, .time = 0},
              {.probe = Probe::combine, .bytes = 64, .time = 0}};
   EXPECT_EQ(fit(samples, other_machine(), 1).machine[Parameter::combine_per_byte].value, 0);
+}
+
+TEST(Fit, what_a_clock_is_too_coarse_for_makes_intervals_wide_but_no_nonsense) {
+  std::vector<Sample> samples;
+  for (int batch = 0; batch < 5; ++batch)
+    for (const std::uint32_t count : {1u, 2u, 4u, 8u, 16u})
+      samples.push_back(
+          {.probe = Probe::inside_take, .messages = count, .time = count == 1 ? 0 : count * 7000});
+  const Figure figure =
+      fit(samples, other_machine(), 1).machine[Parameter::inside_receive_overhead];
+  EXPECT_NEAR(static_cast<double>(figure.value), 7000, 350);
+  EXPECT_LE(figure.low, 7000);
+  EXPECT_GE(figure.high, 7000);
+  EXPECT_LE(figure.high, 28'000);
 }
 
 TEST(Fit, is_a_function_of_samples_and_seed) {
