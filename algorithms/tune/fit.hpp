@@ -1,7 +1,9 @@
 // From times that probes took to the parameters of a machine.
 //
 // Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
-// slopes and intercepts are the parameters.
+// slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
+// Noise of a machine only adds time: the least sample of a probe with its bytes and messages is
+// what it takes, and how far the others are above it says how far the least may be, too.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +14,27 @@
 
 namespace tutti::tune {
 
-/// With b the bytes of a message, k messages, p = max(g, b G):
+/// What the time of a sample is.  b: bytes of a message, k: messages, p = max(g, b G); o, L and so
+/// on are those between nodes, or inside a node where the name says so.  On a network that keeps to
+/// LogGP these formulas are exact, to the rounding of single messages.
 enum class Probe : std::uint8_t {
   one_way,         // half a round trip of one message: o + L + b G + o_r
-  stream,          // k messages of b bytes, each over a queue pair of its own, to a rank that
-                   // answers the last one with a message of 8 bytes: (k - 1) max(p, o_r) is in it
+  stream,          // from the first of k messages, each over a queue pair of its own, to the answer
+                   // of 8 bytes to the last one.  The receiver's program looks at the last one
+                   // alone, so that a port that is faster than a program shows:
+                   // (o + L + b G + o_r) + (k - 1) p + (o + L + 8 G + o_r)
   waiting,         // what a program takes to see k messages of which all have come: k o_r
   combine,         // what combining b bytes takes, without messages: gamma
-  shared_port,     // stream, by all ranks of a node at once: k is what all of them send
-  incast,          // until one rank has a message of b bytes from each of k others, sent at once
-  inside_one_way,  // half a round trip of one message in a node's memory:
-                   // o + b G + L + o_r of the inside
+  shared_port,     // stream, by all ranks of a node from one instant on, each to a rank of its own
+                   // of another node; k is what all of them send, and the last answer counts:
+                   // (o + L + b G + o_r) + (k - 1) p + (o + L + 8 G + o_r)
+  incast,          // from a rank's asking k others, by 8 bytes each, until its program has seen the
+                   // answers, of b bytes, b >= 8, of all:
+                   // (o + L + 8 G + o_r) + (o + L + b G + o_r) + (k - 1) max(p, o_r)
+  inside_one_way,  // half a round trip of one message in a node's memory: o + b G + L + o_r
   inside_store,    // what storing k messages of b bytes takes their sender: k (o + b G)
   inside_take,     // what a program takes to see k messages that are visible: k o_r
-  inside_read,     // what reading b bytes in another rank's memory takes
+  inside_read,     // what reading b bytes in another rank's memory takes, by its process
 };
 const char* name_of(Probe probe) noexcept;
 
@@ -34,19 +43,34 @@ struct Sample {
   std::uint64_t bytes = 0;     // b
   std::uint32_t messages = 1;  // k
   plan::Picoseconds time = 0;  // the least of a batch
+  std::uint32_t ranks = 1;     // that send at once (shared_port), each to a rank of its own
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
 struct Fit {
-  Machine machine = {};
+  Machine machine = {};  // named "measured"
   /// Residuals of the samples, in their order: measured less what the machine says.
   std::vector<plan::Picoseconds> residuals = {};
-  /// Remarks on parameters that could not be told, which are those of `fallback`.
+  /// Sentences: parameters that could not be told, which are those of `fallback`; breaks; intervals
+  /// of too few samples, which may be too narrow; samples that were left out.
   std::vector<std::string> remarks = {};
 };
 
-/// Theil-Sen slopes with at most one breakpoint (protocol changes of a network), and intervals by
-/// bootstrap over the samples, from a generator of `seed`.  Pure.
+/// A line is told from samples of two lengths or more, better of six; its intervals from three
+/// samples of each, better five, because of one nobody knows by how much noise is in it.
+///   o + L    one_way without bytes, less o_r
+///   G        one_way by bytes
+///   o_r      waiting by messages
+///   g        shared_port by messages of the fewest bytes, or stream if that was not measured
+///   gamma    combine by bytes
+///   inside   inside_store by bytes: o and G.  inside_take by messages: o_r.  inside_read by bytes.
+///            inside_one_way without bytes, less o and o_r: L
+///   fan_max  the most senders up to which incast is at most a tenth above what it is with the
+///            fewest and max(p, o_r) for each further one; 0 if it is so as far as was measured
+/// Lines, their breaks and intervals are those of robust_line.hpp, from a generator of `seed`.
+/// Pure.
+///
+/// Samples of negative time, without messages, or of more than 4 GiB are left out.
 Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64_t seed);
 
 }  // namespace tutti::tune

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "rule_of_thumb.hpp"
 #include "happens_before.hpp"
 #include "plan/allreduce/canonical_dissemination.hpp"
 #include "plan/allreduce/canonical_halving.hpp"
@@ -48,13 +49,13 @@ const ScheduleAcross schedules_across[] = {
     {"recursive multiplying",
      [](Rank self, std::uint32_t nodes) {
        return recursive_multiplying_allreduce(
-           self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 1)));
+           self, nodes, test::rule_core(nodes, 8, uniform(nodes, 1)));
      },
      Promise::same_result, Order::commutative},
     {"recursive multiplying in rank order",
      [](Rank self, std::uint32_t nodes) {
        return recursive_multiplying_allreduce(
-           self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 3)));
+           self, nodes, test::rule_core(nodes, 8, uniform(nodes, 3)));
      },
      Promise::same_expression, Order::rank_order},
     {"decomposition",

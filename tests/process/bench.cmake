@@ -6,6 +6,12 @@ if(TARGET tutti-bench)
   endforeach()
   set_tests_properties(bench_virtual_time PROPERTIES LABELS "process;virtual" PROCESSORS 1)
 
+  foreach(group refusals resume lock modes budget tcp)
+    add_test(NAME tune_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tune_cli.sh
+      $<TARGET_FILE:tutti-tune> $<TARGET_FILE:tutti-bench> ${group})
+    set_tests_properties(tune_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
+  endforeach()
+
   foreach(run process:ranks process:shapes soak:scale soak:sizes)
     string(REPLACE ":" ";" parts ${run})
     list(POP_FRONT parts label group)
@@ -14,6 +20,10 @@ if(TARGET tutti-bench)
     set_tests_properties(${label}_every_collective_${group} PROPERTIES LABELS ${label} TIMEOUT 900
       RUN_SERIAL ON)
   endforeach()
+
+  tutti_test(process_network_probes LABEL process TIMEOUT 120 SERIAL
+    SOURCES network_probes_test.cpp
+    LINK tutti_bench tutti_tune tutti_plan tutti_verbs tutti_bootstrap)
 
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
   foreach(group json tampered texts refusals)
