@@ -410,6 +410,7 @@ TEST(Nodes, memory_that_a_neighbour_still_reads_is_not_used_again) {
                           .target = target.data(),
                           .element_count = count,
                           .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                          .algorithm = Algorithm::two_partial,  // one round
                           .across = Across::flat});
       };
       std::optional<Operation> first(made(source));
