@@ -215,9 +215,10 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
            "the preset of the network that prices are for, e.g. edr; default fdr");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
-  line.add_flag("--explain", words.explain,
-                "instead of the plan: what is chosen, the next ones with their prices, why the others "
-                "are out, and what would change the choice");
+  line.add_flag(
+      "--explain", words.explain,
+      "instead of the plan: what is chosen, the next ones with their prices, why the others "
+      "are out, and what would change the choice");
 }
 
 PlanRequest understand(const PlanWords& words) {

@@ -41,7 +41,7 @@ std::vector<ChoiceCell> grid_of_choices(std::uint32_t ranks_max);
 std::vector<ChoiceCell> sample_of_choices(const std::vector<ChoiceCell>& grid, std::size_t count,
                                           std::uint64_t seed);
 
-/// The same machine with every parameter `percent` higher or lower, as the generator of `seed`
+/// Returns the machine with every parameter `percent` higher or lower, as the generator of `seed`
 /// says.
 tune::Machine machine_off_by(const tune::Machine& machine, std::uint32_t percent,
                              std::uint64_t seed);
@@ -69,12 +69,12 @@ struct VerifyOptions {
   double followed_up_to = 2;
 };
 
-/// Of a cell whose choice is made from `knowledge` of a machine that is `truth`.
+/// Looks at a cell whose choice is made from `knowledge` of a machine that is `truth`.
 CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledge,
                          const tune::Machine& truth, const VerifyOptions& options);
 
-/// Of each cell, untuned and with parameters that are off.  `progress` is told each result, and how
-/// many there are of how many; it returns whether to go on.
+/// Looks at each cell, untuned and with parameters that are off.  `progress` is told each result,
+/// and how many there are of how many; it returns whether to go on.
 std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress = {});

@@ -305,7 +305,7 @@ std::string why_not_divided(const Query& query) {
   if (is_reproducible_in_bits(request))
     return request.per_round.empty() ? "" : "messages per round are asked for";
   if (request.gives_per_round()) return "messages per round are asked for";
-  if (query.topology.shares_cpus)
+  if (query.topology.shares_cpus || query.topology.is_one_node())
     return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
   return request.element_count < query.topology.rank_count ? "there are fewer elements than ranks"
                                                            : "";
@@ -398,8 +398,13 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
       has_inside ? static_cast<std::size_t>(std::bit_width(topology.largest_node())) - 1 : 0;
   const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
   const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
-  // By the recurrence of up to 96 ranks: what some ranks carry for others is not in the runs.
-  return std::has_single_bit(topology.rank_count) ? cost : cost + cost / 4;
+  // By the recurrence: what some ranks carry for others is not in the runs, nor what ranks of a
+  // node wait for each other.
+  const Picoseconds quarters = (std::has_single_bit(topology.rank_count) ? 0
+                                : inside > 0                             ? 2
+                                                                         : 1) +
+                               (inside > 0 ? 1 : 0);
+  return cost + cost / 4 * quarters;
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {

@@ -282,8 +282,8 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 
 /// Puts first what takes least by the events of its plans, of the few cheapest.
 void Chooser::follow(const Choice& choice, Prices& prices) {
-  // All together they take a millisecond or two.
-  constexpr std::size_t followed_max = 8, messages_max = 8192;
+  // All together they take a few milliseconds at most.
+  constexpr std::size_t followed_max = 8, messages_max = 4096;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   std::size_t followed = 0, messages = 0;

@@ -66,7 +66,7 @@ class Choice {
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const plan::Network& network);
 
-/// Of rules, findings and prices, in this order, unless the request says how it is done.  Throws
+/// Rules decide, then findings, then prices, unless the request says how it is done.  Throws
 /// likewise.
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);

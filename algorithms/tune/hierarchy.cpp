@@ -208,7 +208,7 @@ std::optional<Choice> choice_across(const CollectiveRequest& inner, const Topolo
   }
 }
 
-/// The same with fewer messages a round: lanes overlap in ways that their price does not know.
+/// Adds variants with fewer messages a round: lanes overlap in ways that their price does not know.
 /// Among many nodes these are not considered.
 void add_fewer_messages(const CollectiveRequest& inner, const Topology& nodes,
                         const plan::Network& network, const Choice& across,

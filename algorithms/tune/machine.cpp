@@ -9,7 +9,7 @@
 namespace tutti::tune {
 namespace {
 
-/// The same figures as those of the emulated networks (verbs/soft/fabric_model.cpp, which says
+/// Figures are those of the emulated networks (verbs/soft/fabric_model.cpp, which says
 /// where they are from), but for combining, which takes no time there: about what a core does that
 /// adds doubles, 8 GB/s and 10 ns a message (assumed).
 struct Preset {

@@ -16,7 +16,7 @@ plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks);
 plan::Picoseconds round_cost(const plan::LogGP& network, std::uint32_t messages,
                              std::uint64_t values, std::uint64_t value_bytes, bool combines = true);
 
-/// The same inside a node, where ranks store their messages themselves, and then take those of the
+/// A round inside a node, where ranks store their messages themselves, and then take those of the
 /// others.
 plan::Picoseconds round_cost_in_node(const plan::Network& network, std::uint32_t messages,
                                      std::uint64_t values, std::uint64_t value_bytes,

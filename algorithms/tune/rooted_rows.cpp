@@ -200,7 +200,8 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
              : plan::tree_reduce_of(request.participant_count, self, shape, order);
 }
 
-/// Of a Fibonacci tree over few nodes, neighbours of the latency, too, whose quotient is rounded.
+/// A Fibonacci tree over few nodes has neighbours of its latency beside it, whose quotient is
+/// rounded.
 std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   constexpr std::uint32_t nodes_max = 128;
   std::vector<Variant> variants{{.fans = fans_of(query, tree)}};

@@ -18,9 +18,10 @@ std::span<const Row> rooted_rows();     // broadcast, reduce
 std::span<const Row> block_rows();      // allgather, alltoall, gather, scatter, reduce_scatter
 std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 
-/// Where ranks share CPUs, schedules that cut the payload into a part for each rank are considered
-/// from this size on: they send fewer bytes, but in more messages, each of which costs turns of the
-/// scheduler.  Elsewhere prices decide.
+/// Where ranks share CPUs, and in a single node, schedules that cut the payload into a part for
+/// each rank are considered from this size on.  They send fewer bytes, but in more messages, each
+/// of which costs turns of the scheduler, or a round through memory (measured with 2 ranks of a
+/// node). Elsewhere prices decide.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
 /// From this size on, the ranks tell each other whether they have room for a shared ring: that is
 /// one exchange more when an operation is made, and by price no smaller payload goes along it.
@@ -52,8 +53,8 @@ class RoundPrices {
 
   plan::Picoseconds of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
                        bool combines = true) const;
-  /// Of a schedule over all ranks, the k-th of whose messages goes k times `round.length` ranks
-  /// ahead: where ranks share nodes, some of them stay there.
+  /// A round of a schedule over all ranks, the k-th of whose messages goes k times `round.length`
+  /// ranks ahead: where ranks share nodes, some of them stay there.
   plan::Picoseconds ahead(const plan::Round& round, std::uint64_t values, std::uint64_t value_bytes,
                           bool combines = true) const;
 

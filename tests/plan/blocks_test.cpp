@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "rule_of_thumb.hpp"
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
@@ -23,6 +22,7 @@
 #include "plan/core/per_round.hpp"
 #include "plan/core/verify.hpp"
 #include "plan/cost/makespan.hpp"
+#include "rule_of_thumb.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "rule_of_thumb.hpp"
 #include "happens_before.hpp"
 #include "plan/allreduce/canonical_dissemination.hpp"
 #include "plan/allreduce/canonical_halving.hpp"
@@ -24,6 +23,7 @@
 #include "plan/core/per_round.hpp"
 #include "plan/core/verify.hpp"
 #include "plan/rooted/rooted.hpp"
+#include "rule_of_thumb.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 
@@ -48,14 +48,14 @@ const ScheduleAcross schedules_across[] = {
      Promise::each_once, Order::commutative},
     {"recursive multiplying",
      [](Rank self, std::uint32_t nodes) {
-       return recursive_multiplying_allreduce(
-           self, nodes, test::rule_core(nodes, 8, uniform(nodes, 1)));
+       return recursive_multiplying_allreduce(self, nodes,
+                                              test::rule_core(nodes, 8, uniform(nodes, 1)));
      },
      Promise::same_result, Order::commutative},
     {"recursive multiplying in rank order",
      [](Rank self, std::uint32_t nodes) {
-       return recursive_multiplying_allreduce(
-           self, nodes, test::rule_core(nodes, 8, uniform(nodes, 3)));
+       return recursive_multiplying_allreduce(self, nodes,
+                                              test::rule_core(nodes, 8, uniform(nodes, 3)));
      },
      Promise::same_expression, Order::rank_order},
     {"decomposition",

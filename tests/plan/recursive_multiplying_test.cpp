@@ -64,8 +64,7 @@ TEST(RecursiveMultiplying, is_one_expression_for_all_factorisations_up_to_128_ra
 TEST(RecursiveMultiplying, keeps_the_weaker_promises_too) {
   for (const std::uint32_t ranks : {1u, 6u, 7u, 24u, 43u})
     for (const Promise promise : {Promise::rank_order, Promise::each_once, Promise::at_least_once})
-      EXPECT_EQ(violation(ranks, test::rule_core(ranks, 8), promise),
-                std::nullopt);
+      EXPECT_EQ(violation(ranks, test::rule_core(ranks, 8), promise), std::nullopt);
 }
 
 TEST(RecursiveMultiplying, folds_what_is_in_excess_for_every_core_up_to_40_ranks) {

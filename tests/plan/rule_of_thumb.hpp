@@ -15,7 +15,7 @@ inline std::uint64_t round_in_messages(std::uint64_t payload_bytes) {
   return payload_bytes <= 4096 ? 2 : 1;
 }
 
-/// Of the uniform vectors with n = 1 .. 7 the one of the least sum over its rounds; the smaller n
+/// Returns the uniform vector with n = 1 .. 7 of the least sum over its rounds; the smaller n
 /// if equal.
 inline PerRound rule_vector(std::uint32_t rank_count, std::uint64_t payload_bytes) {
   PerRound best;

@@ -40,8 +40,8 @@ class ByProduct {
         ++next.rounds;
         next.messages += factor - 1;
         next.last_factor = static_cast<std::uint32_t>(factor);
-        Core& kept = known_.try_emplace(place->first * factor, Core{.price = INT64_MAX})
-                         .first->second;
+        Core& kept =
+            known_.try_emplace(place->first * factor, Core{.price = INT64_MAX}).first->second;
         if (next.key() < kept.key()) kept = next;
       }
   }

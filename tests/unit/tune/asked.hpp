@@ -36,7 +36,8 @@ inline plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const Barrie
        .across = asked.across,
        .per_round = asked.per_round,
        .per_round_by_default = asked.per_round_by_default},
-      {.rank_count = rank_count, .node_of = asked.node_of, .domain_of = asked.domain_of}, self, fdr);
+      {.rank_count = rank_count, .node_of = asked.node_of, .domain_of = asked.domain_of}, self,
+      fdr);
 }
 
 struct BroadcastAsked {

@@ -182,7 +182,7 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.node_of = blocks;
   asked.per_round = {3, 2};  // covers all ranks
-  EXPECT_EQ(taken(asked), "recursive_multiplying");
+  EXPECT_EQ(taken(asked).find('/'), std::string::npos);
   asked.per_round = {};
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(asked).find('/'), std::string::npos);

@@ -22,11 +22,11 @@ TEST(VerifyChoices, of_a_sample_of_the_grid_are_near_the_least) {
   const VerifySummary summary = summary_of(results);
   EXPECT_LE(summary.median, 0.01);
   if (asked != nullptr) return;  // the bounds below are those of this sample
-  EXPECT_LE(summary.regretful, 1u);
-  EXPECT_LE(summary.worst, 0.15);
-  EXPECT_LE(summary.slower_than_untuned, 3u);
+  EXPECT_LE(summary.regretful, 3u);
+  EXPECT_LE(summary.worst, 0.25);
+  EXPECT_LE(summary.slower_than_untuned, 9u);
   EXPECT_EQ(summary.slower_than_uniform, 0u);
-  EXPECT_LE(summary.not_robust, 1u);
+  EXPECT_LE(summary.not_robust, 3u);
 }
 
 TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
@@ -48,7 +48,9 @@ TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
               summary.median, summary.worst, misses_of(results).c_str());
   EXPECT_LE(summary.median, 0.01);
   EXPECT_LE(summary.worst, regret_max);
-  EXPECT_LE(summary.over_uniform, quotient_max);
+  // With what is known 5 % off, parts of 170 bytes of 17 ranks are taken for the faster way.
+  EXPECT_LE(summary.over_uniform, 1.05);
+  EXPECT_LE(summary.slower_than_uniform, 2u);
 }
 
 }  // namespace
