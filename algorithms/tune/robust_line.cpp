@@ -23,12 +23,16 @@ double weighted_median(std::vector<Weighted> values) {
   return values.back().value;
 }
 
-/// Noise grows with what is measured, so that a share of it is compared.
-double scale_of(const Point& point) {
-  return std::max(point.y, 1.0);
+/// Noise grows with what is measured, so that a share of it is compared.  What a clock is too
+/// coarse for may have taken no time.
+double scale_of(const Point& point, double expected) {
+  return std::max({point.y, expected, 1.0});
 }
 
 Line theil_sen(const std::vector<Point>& points) {
+  constexpr double hardly_any = 1e-3;  // of the longest time
+  double longest = 0;
+  for (const Point& point : points) longest = std::max(longest, point.y);
   std::vector<Weighted> slopes, bases;
   for (std::size_t right = 0; right < points.size(); ++right)
     for (std::size_t left = 0; left < right; ++left)
@@ -36,7 +40,7 @@ Line theil_sen(const std::vector<Point>& points) {
         slopes.push_back({(points[right].y - points[left].y) / distance, distance});
   const double slope = weighted_median(std::move(slopes));
   for (const Point& point : points)
-    bases.push_back({point.y - slope * point.x, 1 / scale_of(point)});
+    bases.push_back({point.y - slope * point.x, 1 / scale_of(point, hardly_any * longest)});
   return {weighted_median(std::move(bases)), slope};
 }
 
@@ -71,7 +75,7 @@ RobustLine::RobustLine(std::vector<Cell> cells) : cells_(std::move(cells)) {
     }
   }
   for (const Point& point : points_)
-    off_.push_back((point.y - line_.at(point.x)) / scale_of(point));
+    off_.push_back((point.y - line_.at(point.x)) / scale_of(point, line_.at(point.x)));
 }
 
 bool RobustLine::has_slope() const {
@@ -93,7 +97,10 @@ RobustLine::Bent RobustLine::through(const std::vector<Point>& points, double la
 
 double RobustLine::misfit(const Bent& line, const std::vector<Point>& points) {
   double sum = 0;
-  for (const Point& point : points) sum += std::abs(point.y - line.at(point.x)) / scale_of(point);
+  for (const Point& point : points) {
+    const double expected = line.at(point.x);
+    sum += std::abs(point.y - expected) / scale_of(point, expected);
+  }
   return sum / static_cast<double>(points.size());
 }
 
@@ -104,9 +111,11 @@ Line RobustLine::drawn(Generator& generator) const {
   const double widened = count > 2 ? count / (count - 2) : 1;
   std::vector<Point> points = points_;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const double off = widened * off_[generator.below(off_.size())] * scale_of(points_[i]);
+    const double expected = line_.at(points_[i].x);
+    const double off =
+        widened * off_[generator.below(off_.size())] * scale_of(points_[i], expected);
     const double above = least_of_half(cells_[i].times, generator) - points_[i].y;
-    points[i].y = line_.at(points[i].x) + (generator.below(2) == 0 ? off : -off) - above;
+    points[i].y = expected + (generator.below(2) == 0 ? off : -off) - above;
   }
   const Bent bent = through(points, line_.last_from);
   return {bent.first.base, bent.last.slope};

@@ -333,6 +333,20 @@ TEST(Fit, samples_that_cannot_be_are_left_out) {
   EXPECT_EQ(fit(samples, other_machine(), 1).machine[Parameter::combine_per_byte].value, 0);
 }
 
+TEST(Fit, what_a_clock_is_too_coarse_for_makes_intervals_wide_but_no_nonsense) {
+  std::vector<Sample> samples;
+  for (int batch = 0; batch < 5; ++batch)
+    for (const std::uint32_t count : {1u, 2u, 4u, 8u, 16u})
+      samples.push_back(
+          {.probe = Probe::inside_take, .messages = count, .time = count == 1 ? 0 : count * 7000});
+  const Figure figure =
+      fit(samples, other_machine(), 1).machine[Parameter::inside_receive_overhead];
+  EXPECT_NEAR(static_cast<double>(figure.value), 7000, 350);
+  EXPECT_LE(figure.low, 7000);
+  EXPECT_GE(figure.high, 7000);
+  EXPECT_LE(figure.high, 28'000);
+}
+
 TEST(Fit, is_a_function_of_samples_and_seed) {
   auto samples = samples_of(machine_preset("hdr"), {.jitter = 0.03, .jitter_ps = 3e3});
   const Fit once = fit(samples, other_machine(), 5);
