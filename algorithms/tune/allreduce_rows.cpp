@@ -64,7 +64,7 @@ class DisseminationPrices {
   std::uint64_t values_, bytes_;
 };
 
-/// The same whose messages are of as many values as blocks of the canonical tree, at most.
+/// Prices of rounds whose messages are of as many values as blocks of the canonical tree, at most.
 class CanonicalPrices {
  public:
   explicit CanonicalPrices(const Query& query)

@@ -508,7 +508,7 @@ Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
   const Picoseconds across =
       round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
   if (others == 0) return across;
-  // Those of one node after those of another, while the port sends the ones before.
+  // Blocks of one node follow those of another, while the port sends the ones before.
   const Picoseconds combined =
       others * (memory.receive_overhead + query.network.between.work_time(bytes));
   return places * others * memory.store_time(bytes) + memory.latency + combined +
