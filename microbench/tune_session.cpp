@@ -276,7 +276,8 @@ class TuneRun {
           "decides alone, and there are no findings.  Start at most as many ranks as CPUs.");
       return;
     }
-    tune::Knowledge machine = tune::untuned(tuning_.machine);
+    const tune::Knowledge machine = tune::untuned(tuning_.machine);
+    take_into_force(machine);
     const std::vector<Cell> cells = cells_in_order();
     RaceTrack track{.communicator = communicator_,
                     .exchange = exchange_,
@@ -313,6 +314,14 @@ class TuneRun {
     }
     progress_.end();
   }
+  /// From now on operations are chosen by this: names of candidates are those of this machine.
+  void take_into_force(const tune::Knowledge& machine) {
+    auto in_force =
+        std::make_shared<runtime::TuningInForce>(*communicator_.implementation().tuning);
+    in_force->knowledge = machine;
+    communicator_.implementation().tuning = std::move(in_force);
+  }
+
   /// What each of the cells that are left may take.
   Seconds share_of(std::size_t cells_left) const {
     return budget_.left() / static_cast<double>(cells_left);
