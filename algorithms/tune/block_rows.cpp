@@ -90,8 +90,10 @@ plan::PerRound vector_across(const Query& query) {
   const std::vector<std::size_t> blocks = blocks_of(query);
   const plan::LogGP share = share_of_blocks(query);
   const std::uint64_t bytes = priced_bytes(*std::max_element(blocks.begin(), blocks.end()));
+  // In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.
+  const auto partners = 3 * static_cast<std::uint32_t>(std::bit_width(node_count - 1));
   return cheapest_vector(
-      node_count, std::min(query.request.partners_max, partners_unasked_max),
+      node_count, std::min({query.request.partners_max, partners_unasked_max, partners}),
       [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
 }
 /// Where ranks share nodes, rounds may overlap with stores, which the price does not know: so few
@@ -332,6 +334,7 @@ std::string why_not_by_node(const Query& query) {
   const std::size_t block_bytes = query.request.bytes();
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (nodes == 1) return "there is one node";
+  if (!query.topology.has_shared_nodes()) return "ranks do not share nodes";
   if (block_bytes > together_bytes_max) return "blocks are too long to be copied once more";
   return 2 * (2 * nodes + largest) * largest * block_bytes > together_registers_bytes
              ? "its registers would take too much of the arena"
@@ -508,7 +511,7 @@ Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
   const Picoseconds across =
       round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
   if (others == 0) return across;
-  // Blocks of one node follow those of another, while the port sends the ones before.
+  // A rank combines those of one node after those of another, while the port sends the ones before.
   const Picoseconds combined =
       others * (memory.receive_overhead + query.network.between.work_time(bytes));
   return places * others * memory.store_time(bytes) + memory.latency + combined +

@@ -411,7 +411,7 @@ std::vector<Choice> Chooser::by_price(const Choice& choice) {
   return choices;
 }
 
-/// Gives a choice another vector: its own, or that of the schedule across.
+/// Returns it with another vector: its own, or that of the schedule across.
 Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) {
   Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
   Variant& variant = other.variant_;

@@ -61,6 +61,7 @@ plan::Plan stale_plan(const Query& query, const Variant& variant, Rank self) {
 
 std::string why_not_node_scan(const Query& query) {
   if (query.topology.rank_count == 1) return "there is one rank";
+  if (!query.topology.has_shared_nodes()) return "ranks do not share nodes";
   return query.topology.has_runs() ? "" : "the ranks of a node do not follow each other";
 }
 
