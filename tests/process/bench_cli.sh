@@ -313,7 +313,7 @@ refusals() {
 
 # tutti-info says which table is in force, and why others are not.
 tuning_tables() {
-  local folder rules='{"format": "tutti tuning 1", "rules": [{"collective": "barrier"}]}'
+  local folder rules='{"format": "tutti tuning 1", "rules": [{"collective": "barrier", "across": "flat"}]}'
   folder=$(mktemp -d)
   mkdir "$folder/tutti"
   expect 0 'table +none was found; prices are those of fdr, for the software device' \
