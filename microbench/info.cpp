@@ -138,12 +138,15 @@ InfoSection processors() {
   return section;
 }
 
-std::string figure_text(const tune::Figure& figure) {
+/// `made_on`: the machine of the file that the figures are from.
+std::string figure_text(const tune::Fingerprint& made_on, const tune::Machine& machine,
+                        tune::Parameter parameter) {
+  const tune::Figure& figure = machine[parameter];
   const std::string value = fmt::format("{}", figure.value);
   const std::string interval = figure.low == figure.high
                                    ? std::string()
                                    : fmt::format(" ({} to {})", figure.low, figure.high);
-  return value + interval + ", " + tune::name_of(figure.origin);
+  return value + interval + ", " + tune::origin_text(made_on, machine, parameter);
 }
 
 /// Which table is in force for a rank that runs here, and what it knows.
@@ -173,10 +176,11 @@ InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& 
       "where they find different tables, that of rank 0 holds for all; where no "
       "table is in force, the slowest port of all counts");
   const tune::Machine& machine = in_force.knowledge.machine;
+  const tune::Fingerprint made_on = found.table ? found.table->tuning.made_on : tune::Fingerprint{};
   InfoSection part{.title = fmt::format("Machine {}", machine.name), .lines = {}};
   for (std::size_t i = 0; i < tune::parameter_count; ++i) {
     const auto parameter = static_cast<tune::Parameter>(i);
-    part.lines.emplace_back(tune::key_of(parameter), figure_text(machine[parameter]));
+    part.lines.emplace_back(tune::key_of(parameter), figure_text(made_on, machine, parameter));
   }
   section.parts.push_back(std::move(part));
   return section;

@@ -1,11 +1,13 @@
 #include "microbench/tune_explain.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_report.hpp"
 #include "microbench/tune_show.hpp"
 #include "tune/choose.hpp"
+#include "tune/tuning_file.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -67,6 +69,42 @@ std::string explained(const TuneOptions& options) {
 std::string compared(const std::string& file, const std::string& other) {
   const tune::Tuning left = read_tuning(file), right = read_tuning(other);
   return show_difference({file, left}, {other, right});
+}
+
+namespace {
+
+/// Throws unless a page may be written there.
+void require_page(const std::string& page_file, const std::string& tuning_file) {
+  constexpr const char* remedy = "name another file for the page: --report FILE.html";
+  struct stat page {
+  }, tuning{};
+  if (::stat(page_file.c_str(), &page) != 0) return;
+  if (::stat(tuning_file.c_str(), &tuning) == 0 && page.st_ino == tuning.st_ino &&
+      page.st_dev == tuning.st_dev)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("--report=\"{}\": it is the tuning file itself; {}", page_file, remedy));
+  const bool is_tuning = [&] {
+    try {
+      (void)read_tuning(page_file);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }();
+  if (is_tuning)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--report=\"{}\": it is a tuning file, and would be lost; {}; the file "
+                            "that is read is --file",
+                            page_file, remedy));
+}
+
+}  // namespace
+
+void write_report(const std::string& page_file, const std::string& tuning_file) {
+  require_page(page_file, tuning_file);
+  replace_file(page_file, reported(tuning_file),
+               "give a file for the page that can be written: --report FILE.html");
 }
 
 std::string reported(const std::string& file) {

@@ -21,4 +21,8 @@ std::string compared(const std::string& file, const std::string& other);
 /// A page with pictures of a file.
 std::string reported(const std::string& file);
 
+/// Writes that page.  Throws Error{invalid_argument} if `page_file` is the tuning file or another
+/// one, which would be lost, or if it cannot be written.
+void write_report(const std::string& page_file, const std::string& tuning_file);
+
 }  // namespace tutti::bench

@@ -16,11 +16,17 @@
 #include <thread>
 #include <tutti/status.hpp>
 
+#include "tune/file_text.hpp"
+#include "tune/json_text.hpp"
+
 namespace tutti::bench {
 namespace {
 
 /// How long the ranks of a run that was killed may take to end and to give back its lock.
 constexpr auto lock_patience = std::chrono::seconds(2);
+
+/// The file that begins it, and as much again of findings.
+constexpr std::size_t journal_bytes_max = 2 * tune::json_bytes_max;
 
 [[noreturn]] void refuse_file(const std::string& name, int error, const char* advice) {
   throw Error(ErrorCode::invalid_argument,
@@ -58,18 +64,6 @@ void sync_folder_of(const std::string& file) {
   if (folder) sync(folder.get(), folder_of(file));
 }
 
-std::string read_all(int descriptor, const std::string& name) {
-  std::string text;
-  char part[65536];
-  for (;;) {
-    const ssize_t count = ::read(descriptor, part, sizeof part);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) refuse_file(name, errno, "give a file that can be read");
-    if (count == 0) return text;
-    text.append(part, static_cast<std::size_t>(count));
-  }
-}
-
 /// JSON has line ends between values alone.
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -78,26 +72,39 @@ std::string in_one_line(std::string text) {
 
 }  // namespace
 
-void replace_file(const std::string& file, const std::string& text) {
-  const std::string other = file + ".new";
-  {
-    const detail::Descriptor descriptor(
-        ::open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!descriptor)
-      throw Error(ErrorCode::system, fmt::format("{}: {}", other, std::strerror(errno)), errno);
-    write_all(descriptor.get(), text, other);
-    sync(descriptor.get(), other);
+std::optional<std::string> text_of_file(const std::string& file) {
+  try {
+    return tune::text_of_file(file);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}; give a tuning file that can be read", error.what()),
+                error.system_errno());
   }
-  if (std::rename(other.c_str(), file.c_str()) != 0)
-    throw Error(ErrorCode::system, fmt::format("{}: {}", file, std::strerror(errno)), errno);
-  sync_folder_of(file);
 }
 
-std::optional<std::string> text_of_file(const std::string& file) {
-  const detail::Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!descriptor && errno == ENOENT) return {};
-  if (!descriptor) refuse_file(file, errno, "give a file that can be read");
-  return read_all(descriptor.get(), file);
+void replace_file(const std::string& file, const std::string& text, const char* advice) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: is no ordinary file; {}", file, advice));
+  // Names the file that the user knows.
+  const auto refuse = [&](int error) { refuse_file(file, error, advice); };
+  const std::string other = file + ".new";
+  const detail::Descriptor descriptor(
+      ::open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (!descriptor) refuse(errno);
+  try {
+    write_all(descriptor.get(), text, file);
+    sync(descriptor.get(), file);
+  } catch (const Error& error) {
+    ::unlink(other.c_str());
+    throw Error(error.code(), fmt::format("{}; {}", error.what(), advice), error.system_errno());
+  }
+  if (std::rename(other.c_str(), file.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(other.c_str());
+    refuse(error);
+  }
+  sync_folder_of(file);
 }
 
 TuneJournal::TuneJournal(const std::string& tuning_file)
@@ -121,7 +128,8 @@ TuneJournal::~TuneJournal() {
 void TuneJournal::open_locked() {
   const auto deadline = std::chrono::steady_clock::now() + lock_patience;
   for (;;) {
-    detail::Descriptor opened(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    detail::Descriptor opened(
+        ::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
     if (!opened) refuse_file(name_, errno, writable);
     if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
       struct stat mine, there;
@@ -143,7 +151,13 @@ void TuneJournal::open_locked() {
 }
 
 void TuneJournal::read() {
-  const std::string text = read_all(descriptor_.get(), name_);
+  const std::string text = [&] {
+    try {
+      return tune::text_of_file(descriptor_.get(), name_, journal_bytes_max);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}; remove it to begin anew", error.what()));
+    }
+  }();
   std::vector<std::string> lines;
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
@@ -213,7 +227,7 @@ void TuneJournal::write_line(const std::string& line) {
 }
 
 void TuneJournal::finish(const tune::Tuning& tuning) {
-  replace_file(file_, tune::text_of(tuning));
+  replace_file(file_, tune::text_of(tuning), writable);
   ::unlink(name_.c_str());
   sync_folder_of(file_);
   descriptor_ = {};

@@ -62,11 +62,12 @@ class TuneJournal {
   std::vector<tune::Finding> findings_ = {};
 };
 
-/// Puts `text` where `file` is, as a whole or not at all.  Throws Error{system}.
-void replace_file(const std::string& file, const std::string& text);
-
-/// The text of a file; nothing if there is none.  Throws Error{invalid_argument} if it cannot be
-/// read.
+/// The text of a file; nothing if there is none.  Throws Error{invalid_argument} if it is no
+/// regular file, cannot be read, or is longer than a tuning file may be.
 std::optional<std::string> text_of_file(const std::string& file);
+
+/// Puts `text` where `file` is, as a whole or not at all.  Throws Error, "FILE: reason; ADVICE",
+/// also if a folder, a device or a pipe is there.
+void replace_file(const std::string& file, const std::string& text, const char* advice);
 
 }  // namespace tutti::bench

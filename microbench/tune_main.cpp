@@ -16,7 +16,6 @@
 #include "microbench/placement.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/tune_explain.hpp"
-#include "microbench/tune_journal.hpp"
 #include "microbench/tune_options.hpp"
 #include "microbench/tune_session.hpp"
 #include "microbench/tune_show.hpp"
@@ -108,7 +107,7 @@ int verify(const TuneOptions& options) {
 
 /// Writes the page, and says where it is.
 int report(const TuneOptions& options) {
-  replace_file(options.other_file, reported(options.file));
+  write_report(options.other_file, options.file);
   return print(fmt::format("page: {}\n", options.other_file));
 }
 

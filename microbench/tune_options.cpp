@@ -84,7 +84,10 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
                 "repeat three probes in two seconds; exit status 1 if the fabric has changed by "
                 "more than noise since the file was made");
   line.add("--diff", 2, words.diff, "print what differs between two tuning files");
-  line.add("--report", words.report, "write a page with pictures of the tuning file: FILE.html");
+  line.add(
+      "--report", words.report,
+      "write a page with pictures of the tuning file to FILE.html: latencies, what is chosen, and "
+      "how far off the model was in each race; a tuning file is not replaced");
 }
 
 void parse_collectives(const std::string& text, TuneOptions& options) {

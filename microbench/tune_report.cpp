@@ -163,10 +163,9 @@ std::string latency_pictures(const tune::Tuning& tuning, Colours& colours) {
 
 // What is chosen.
 
+/// Choices that differ in numbers alone have one colour.
 std::string label_of(const tune::Choice& choice) {
-  std::string label = choice.row().name;
-  if (choice.variant().across) label += ", " + label_of(*choice.variant().across) + " across";
-  return label;
+  return tune::family_of(choice.name());
 }
 
 /// The messages per round of a choice, or of the schedule across nodes in it.
@@ -412,21 +411,8 @@ std::string residual_picture(const std::vector<Residual>& residuals, const std::
   return figure_of(picture.svg());
 }
 
-std::string residual_pictures(const tune::Tuning& tuning, const FitSamples& fit, Colours& colours) {
+std::string residual_pictures(const tune::Tuning& tuning, Colours& colours) {
   std::vector<Residual> residuals;
-  const std::size_t count = std::min(fit.samples.size(), fit.residuals.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    const tune::Sample& sample = fit.samples[i];
-    if (sample.time <= 0) continue;
-    const double percent =
-        100 * static_cast<double>(fit.residuals[i]) / static_cast<double>(sample.time);
-    // By number: the names of probes belong to the fit.
-    const std::string name = fmt::format("probe {}", static_cast<unsigned>(sample.probe));
-    residuals.push_back({sample.bytes, percent, name,
-                         fmt::format("{}, {} bytes, {} messages: {}, {:+.2f} %", name, sample.bytes,
-                                     sample.messages, time_text(sample.time), percent)});
-  }
-  if (!residuals.empty()) return residual_picture(residuals, "residuals of the fit", colours);
   for (const Finding& finding : tuning.findings) {
     const Timing& winner = finding.winner;
     if (winner.predicted <= 0) continue;
@@ -439,7 +425,14 @@ std::string residual_pictures(const tune::Tuning& tuning, const FitSamples& fit,
   return residual_picture(residuals, "residuals of the winners", colours);
 }
 
-std::string machine_table(const tune::Machine& machine) {
+/// What is said where a figure is the model's.
+std::string paragraph_of_model(const tune::Tuning& tuning) {
+  const std::string remark = remark_on_model(tuning);
+  return remark.empty() ? "" : "<p>" + escaped(remark) + ".</p>\n";
+}
+
+std::string machine_table(const tune::Tuning& tuning) {
+  const tune::Machine& machine = tuning.machine;
   if (machine == tune::Machine{})
     return "<p>The file has no machine: prices are those of the link's preset.</p>\n";
   std::string rows =
@@ -449,9 +442,10 @@ std::string machine_table(const tune::Machine& machine) {
     rows += fmt::format(
         "<tr><td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{} to {}<td>{}<td>{}</tr>\n",
         key_of(parameter), figure.value, escaped(value_text(parameter, figure.value)), figure.low,
-        figure.high, name_of(figure.origin), escaped(meaning_of(parameter)));
+        figure.high, origin_text(tuning.made_on, machine, parameter),
+        escaped(meaning_of(parameter)));
   }
-  return rows + "</table>\n";
+  return rows + "</table>\n" + paragraph_of_model(tuning);
 }
 
 std::string finding_table(const tune::Tuning& tuning) {
@@ -496,8 +490,8 @@ Chooser by_price(const tune::Tuning& tuning) {
   };
 }
 
-std::string report_page(const tune::Tuning& tuning, const std::string& name, const Chooser& choose,
-                        const FitSamples& fit) {
+std::string report_page(const tune::Tuning& tuning, const std::string& name,
+                        const Chooser& choose) {
   Colours families, choices, collectives, residuals;
   std::uint32_t ranks_per_node = 1;
   for (const Finding& finding : tuning.findings)
@@ -507,7 +501,7 @@ std::string report_page(const tune::Tuning& tuning, const std::string& name, con
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n"
       "<style>\n{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n<p>Made on: {2}.</p>\n",
       escaped("Tuning of tutti: " + name), style, escaped(line_of(tuning.made_on)));
-  page += "<h2>Machine</h2>\n" + machine_table(tuning.machine);
+  page += "<h2>Machine</h2>\n" + machine_table(tuning);
   page +=
       "<h2>Latency over bytes</h2>\n<p>Of each family of schedules the fastest that was "
       "measured.</p>\n" +
@@ -525,7 +519,7 @@ std::string report_page(const tune::Tuning& tuning, const std::string& name, con
   if (ranks_per_node > 1) page += crossover_picture(Collective::allreduce, ranks_per_node, choose);
   page += crossover_picture(Collective::broadcast, ranks_per_node, choose);
   page += "<h2>Model against measurement</h2>\n" + model_picture(tuning, collectives);
-  page += residual_pictures(tuning, fit, residuals);
+  page += residual_pictures(tuning, residuals);
   page += "<h2>Rules</h2>\n";
   if (tuning.rules.empty()) {
     page += "<p>None.</p>\n";

@@ -4,10 +4,8 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "tune/choose.hpp"
-#include "tune/fit.hpp"
 #include "tune/tuning.hpp"
 
 namespace tutti::bench {
@@ -18,16 +16,9 @@ using Chooser = std::function<tune::Choice(const tune::CollectiveRequest&, const
 /// By the prices of the file's machine alone; of FDR InfiniBand where the file has none.
 Chooser by_price(const tune::Tuning& tuning);
 
-/// What the file does not keep of a fit.
-struct FitSamples {
-  std::vector<tune::Sample> samples = {};
-  std::vector<plan::Picoseconds> residuals = {};  // in their order
-};
-
 /// The page: latency over bytes of each schedule that was measured, messages per round over the
-/// number of nodes, which schedule is chosen where, model against measurement, and residuals: of
-/// the fit where there is one, else of the findings.
-std::string report_page(const tune::Tuning& tuning, const std::string& name, const Chooser& choose,
-                        const FitSamples& fit = {});
+/// number of nodes, which schedule is chosen where, model against measurement, and the residuals of
+/// the findings.  A file keeps no samples of the fit, so that those have none.
+std::string report_page(const tune::Tuning& tuning, const std::string& name, const Chooser& choose);
 
 }  // namespace tutti::bench

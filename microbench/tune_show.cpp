@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tutti/detail/enumerators.hpp>
 #include <tutti/detail/names.hpp>
 #include <vector>
@@ -75,8 +76,17 @@ const char* meaning_of(Parameter parameter) noexcept {
        "inside a node, until a message is seen", "inside a node, a message sent",
        "inside a node, a message received", "inside a node, bytes stored",
        "inside a node, a payload read in place", "inside a node, bytes read in place",
-       "senders to one receiver, beyond which the model is off"},
+       "senders to one receiver, beyond which the model is off; informs only"},
       parameter);
+}
+
+std::string remark_on_model(const tune::Tuning& tuning) {
+  const bool has_model =
+      std::any_of(all_parameters.begin(), all_parameters.end(), [&](Parameter parameter) {
+        return std::string_view(tune::origin_text(tuning.made_on, tuning.machine, parameter)) ==
+               "model";
+      });
+  return has_model ? "model: measured on the software device, which only a card can show" : "";
 }
 
 std::string line_of(const tune::Fingerprint& made_on) {
@@ -127,12 +137,15 @@ std::string show_tuning(const tune::Tuning& tuning) {
         {"parameter", "value", "", "least", "most", "origin", "meaning"}};
     for (const Parameter parameter : all_parameters) {
       const tune::Figure& figure = tuning.machine[parameter];
-      rows.push_back({key_of(parameter), std::to_string(figure.value),
-                      value_text(parameter, figure.value), std::to_string(figure.low),
-                      std::to_string(figure.high), name_of(figure.origin), meaning_of(parameter)});
+      rows.push_back(
+          {key_of(parameter), std::to_string(figure.value), value_text(parameter, figure.value),
+           std::to_string(figure.low), std::to_string(figure.high),
+           origin_text(tuning.made_on, tuning.machine, parameter), meaning_of(parameter)});
     }
     text += table_of(rows, {false, true, true, true, true, false, false});
     text += "  least and most: an interval in which the value lies with 95 % probability\n";
+    if (const std::string remark = remark_on_model(tuning); !remark.empty())
+      text += "  " + remark + "\n";
   }
   text += tuning.rules.empty() ? "rules: none\n" : "rules, of which the first that fits is taken\n";
   for (std::size_t i = 0; i < tuning.rules.size(); ++i)

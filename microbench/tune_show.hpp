@@ -13,6 +13,8 @@ std::string time_text(plan::Picoseconds time);
 std::string value_text(tune::Parameter parameter, std::int64_t value);
 /// What a parameter is: "o + L between nodes".
 const char* meaning_of(tune::Parameter parameter) noexcept;
+/// What "model" is, if any parameter is from there, as a line without its end; else nothing.
+std::string remark_on_model(const tune::Tuning& tuning);
 /// The device, firmware, link and CPU, in one line; what is not known is left out.
 std::string line_of(const tune::Fingerprint& made_on);
 /// The call that a finding is about: "allreduce of 8 bytes, 96 nodes of 8 ranks, identical,

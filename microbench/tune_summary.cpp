@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "microbench/tune_cells.hpp"
 
@@ -35,14 +36,16 @@ std::optional<Difference> difference_of(const tune::Finding& finding,
   return {};
 }
 
-std::string network_text(const tune::Machine& machine) {
+std::string network_text(const tune::Tuning& tuning) {
+  const tune::Machine& machine = tuning.machine;
   const auto figure = [&](tune::Parameter parameter, double unit, const char* name) {
     const tune::Figure& one = machine[parameter];
     const double scale = 1 / unit;
     if (one.origin != tune::Origin::measured) return std::string();
-    return fmt::format("  {:<44}{:>10.3f}  (95 %: {:.3f} to {:.3f})\n", name,
+    const std::string_view origin = tune::origin_text(tuning.made_on, machine, parameter);
+    return fmt::format("  {:<44}{:>10.3f}  (95 %: {:.3f} to {:.3f}){}\n", name,
                        static_cast<double>(one.value) * scale, static_cast<double>(one.low) * scale,
-                       static_cast<double>(one.high) * scale);
+                       static_cast<double>(one.high) * scale, origin == "model" ? " model" : "");
   };
   return figure(tune::Parameter::latency, 1e6, "between nodes: o + L, us") +
          figure(tune::Parameter::gap, 1e3, "gap of a port, ns a message") +
@@ -103,7 +106,7 @@ std::string tune_summary(const TuneFindings& findings) {
       "tutti-tune: {}, {}, {}{}, {:.1f} s\n", plural(findings.rank_count, "rank"),
       plural(findings.node_count, "node"), findings.device,
       options.virtual_time ? ", " + options.fabric + " in virtual time" : "", findings.seconds);
-  const std::string network = network_text(findings.tuning.machine);
+  const std::string network = network_text(findings.tuning);
   text += network.empty() ? "network: nothing could be measured; the preset is in force\n"
                           : "network\n" + network;
   if (!findings.found.empty()) {

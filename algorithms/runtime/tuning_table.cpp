@@ -1,25 +1,21 @@
 #include "runtime/tuning_table.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <tutti/detail/descriptor.hpp>
+#include <optional>
 #include <utility>
 
+#include "tune/file_text.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/port_card.hpp"
 #include "verbs/port_rate.hpp"
 
 namespace tutti::runtime {
 namespace {
-
-/// Far more than any tuner writes.
-constexpr std::size_t file_bytes_max = std::size_t{16} << 20;
 
 constexpr const char* remedy = "; name another file, or set TUTTI_TUNING=off";
 
@@ -32,31 +28,11 @@ std::string cpu_model() {
   return "unknown";
 }
 
-std::string text_of_errno(const char* what) {
-  return std::string(what) + ": " + std::strerror(errno);
-}
-
-/// The bytes of a regular file.  Throws Error.  A pipe or a device of that name is not waited for.
+/// Throws Error.
 std::string read_file(const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, path + ": " + why);
-  };
-  const detail::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) refuse(text_of_errno("cannot be opened"));
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) refuse(text_of_errno("fstat"));
-  if (!S_ISREG(status.st_mode)) refuse("is no regular file");
-  std::string text;
-  char block[64 << 10];
-  for (;;) {
-    const ssize_t count = ::read(file.get(), block, sizeof block);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) refuse(text_of_errno("cannot be read"));
-    if (count == 0) return text;
-    text.append(block, static_cast<std::size_t>(count));
-    if (text.size() > file_bytes_max)
-      refuse("is longer than the " + std::to_string(file_bytes_max) + " bytes of a tuning file");
-  }
+  if (std::optional<std::string> text = tune::text_of_file(path)) return *std::move(text);
+  throw Error(ErrorCode::invalid_argument, path + ": cannot be opened: " + std::strerror(ENOENT),
+              ENOENT);
 }
 
 /// Puts a table or a remark into `found`.  Throws Error if the file cannot be read, or is refused.

@@ -220,15 +220,17 @@ Finding call_of(const CollectiveRequest& request, const Topology& topology) {
 class Chooser {
  public:
   Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network)
-      : request_(request), topology_(topology), network_(network) {}
-  Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge)
       : request_(request),
         topology_(topology),
-        network_(knowledge.machine.network()),
-        machine_(words_of(knowledge.machine)),
-        // Where ranks share CPUs, nothing is raced.
-        corrections_(topology.shares_cpus ? nullptr : &knowledge.corrections),
-        follows_(!topology.shares_cpus) {}
+        faster_by_bits_(excess_bits(network, request, topology)),
+        network_(faster_by_bits_ == 0 ? network : faster(network, faster_by_bits_)) {}
+  Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge)
+      : Chooser(request, topology, knowledge.machine.network()) {
+    machine_ = words_of(knowledge.machine);
+    // Where ranks share CPUs, nothing is raced.
+    corrections_ = topology.shares_cpus ? nullptr : &knowledge.corrections;
+    follows_ = !topology.shares_cpus;
+  }
 
   void only_canonical() { only_canonical_ = true; }
 
@@ -264,6 +266,7 @@ class Chooser {
 
   const CollectiveRequest& request_;
   const Topology& topology_;
+  int faster_by_bits_;  // than the machine: its prices would overflow
   plan::Network network_;
   std::string machine_ = {};
   const Corrections* corrections_ = nullptr;
@@ -383,6 +386,9 @@ Choice Chooser::choose() const {
     if (row.collective == request_.collective && (!hierarchy || row.hierarchy == hierarchy))
       add_rivals(choice, row, named, only);
   take_cheapest(choice);
+  if (faster_by_bits_ > 0)
+    remark(choice, "prices are those of a machine that is 2^" + std::to_string(faster_by_bits_) +
+                       " times as fast, as 64 bits would not hold those of this one");
   return choice;
 }
 

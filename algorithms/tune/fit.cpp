@@ -31,8 +31,13 @@ bool is_by_messages(Probe probe) {
 }
 
 bool is_valid(const Sample& sample) {
-  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 32;  // times do not overflow
-  return sample.time >= 0 && sample.messages > 0 && sample.bytes <= bytes_max;
+  // With these, times do not overflow.
+  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 32, all_bytes_max = 8 * bytes_max;
+  constexpr std::uint32_t messages_max = 1u << 16;
+  constexpr Picoseconds time_max = 1'000'000'000'000'000;
+  return sample.time >= 0 && sample.time <= time_max && sample.messages > 0 &&
+         sample.messages <= messages_max && sample.bytes <= bytes_max &&
+         sample.bytes * sample.messages <= all_bytes_max;
 }
 
 Lines lines_of(const std::vector<Sample>& samples) {
@@ -138,11 +143,13 @@ class Telling {
   std::vector<Told> told_ = {};
 };
 
-/// Nothing takes less than no time, and nothing can be seen where it begins (plan/cost/makespan).
+/// Nothing takes less than no time, nothing can be seen where it begins (plan/cost/makespan), and
+/// nothing takes more than a tuning file may say.
 std::int64_t whole(Parameter parameter, double value) {
   using enum Parameter;
   const std::int64_t least = parameter == latency || parameter == inside_latency ? 1 : 0;
-  return std::max(least, static_cast<std::int64_t>(std::llround(value)));
+  const auto most = static_cast<double>(most_of(parameter));
+  return std::max(least, static_cast<std::int64_t>(std::llround(std::min(value, most))));
 }
 
 Values values_of(const Machine& machine) {
@@ -181,7 +188,8 @@ Values drawn_from(const Machine& machine, Generator& generator) {
 }
 
 /// Sets the parameters that are told, with intervals of 95 %.
-void set_told(Machine& machine, const Telling& telling, Generator& generator) {
+void set_told(Machine& machine, const Telling& telling, Generator& generator,
+              std::vector<std::string>& remarks) {
   constexpr std::size_t replicate_count = 400, outside = replicate_count / 40;
   const Values given = values_of(machine);
   const Values values = telling.values(given, measured);
@@ -197,6 +205,10 @@ void set_told(Machine& machine, const Telling& telling, Generator& generator) {
     if (!telling.is_told(parameter)) continue;
     std::sort(drawn[i].begin(), drawn[i].end());
     const std::int64_t value = whole(parameter, values[i]);
+    if (values[i] > static_cast<double>(most_of(parameter)))
+      remarks.push_back(std::string(key_of(parameter)) +
+                        " is more than a tuning file may say; it is " + std::to_string(value) +
+                        ", the most");
     // Times are whole picoseconds, so that one more or less says nothing.
     const std::int64_t low = whole(parameter, drawn[i][outside] - 1);
     const std::int64_t high = whole(parameter, drawn[i][replicate_count - 1 - outside] + 1);
@@ -217,7 +229,7 @@ std::optional<Figure> told_fan_max(const std::vector<Sample>& samples, const pla
     const auto& [fewest, time_of_fewest] = *of_bytes.begin();
     const Picoseconds each = std::max(network.port_time(bytes), network.receive_overhead);
     const auto is_above = [&, first = fewest, base = time_of_fewest](const auto& one) {
-      return 10 * one.second > 11 * (base + (one.first - first) * each);
+      return 10 * one.second > 11 * (base + Picoseconds{one.first - first} * each);
     };
     // What is above now and then is noise.
     const auto last_good = std::find_if_not(of_bytes.rbegin(), of_bytes.rend(), is_above);
@@ -292,7 +304,7 @@ Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64
       remark(std::string(key_of(parameter)) + " could not be told: there are no samples of " +
              told_by(parameter) + " of two lengths; it is that of " + fallback.name);
   Generator generator(seed);
-  set_told(machine, telling, generator);
+  set_told(machine, telling, generator, result.remarks);
   if (const auto told = told_fan_max(samples, machine.network().between)) machine[fan_max] = *told;
 
   std::size_t left_out = 0;
@@ -303,7 +315,8 @@ Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64
   }
   if (left_out > 0)
     remark(std::to_string(left_out) + " of " + std::to_string(samples.size()) +
-           " samples were left out: negative times, no messages, or more than 4 GiB");
+           " samples were left out: negative times or more than 1000 s, no messages or more than "
+           "65536, or more than 4 GiB");
   return result;
 }
 

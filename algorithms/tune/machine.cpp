@@ -76,6 +76,12 @@ const char* key_of(Parameter parameter) noexcept {
       parameter);
 }
 
+std::int64_t most_of(Parameter parameter) noexcept {
+  const std::string_view key = key_of(parameter);
+  if (key.ends_with("_ps")) return 1'000'000'000'000;
+  return key.ends_with("_fs") ? 100'000'000 : 1 << 20;
+}
+
 plan::Network Machine::network() const {
   const auto value = [&](Parameter parameter) { return (*this)[parameter].value; };
   const auto rate = [&](Parameter parameter) {

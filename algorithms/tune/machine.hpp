@@ -31,11 +31,14 @@ enum class Parameter : std::uint8_t {
   inside_read_overhead,     // picoseconds a payload that is read where it is
   inside_read_per_byte,     // femtoseconds a byte of it
   fan_max,                  // senders to one receiver at a time, beyond which time is more than a
-                            // tenth above the model; 0: not known
+                            // tenth above the model; 0: not known.  For people: no price is made
+                            // of it
 };
 inline constexpr std::size_t parameter_count = 13;
 /// As in files: "latency_ps", "per_byte_fs", "fan_max".
 const char* key_of(Parameter parameter) noexcept;
+/// The most that a file may say: 1 s, 100 ns a byte.
+std::int64_t most_of(Parameter parameter) noexcept;
 
 struct Figure {
   std::int64_t value = 0;

@@ -27,6 +27,14 @@ std::size_t chunks_of(const Query& query, const plan::Plan& plan) {
 
 }  // namespace
 
+std::uint64_t followed_bytes(const CollectiveRequest& request, std::uint32_t rank_count) {
+  constexpr std::uint64_t bytes_max = std::uint64_t{8} << 30;
+  const std::uint64_t blocks = has_blocks(request.collective) ? rank_count : 1;
+  const std::uint64_t element = std::max(request.reduction.element_bytes, 1u);
+  const std::uint64_t most = std::max(bytes_max / blocks / element, std::uint64_t{1}) * element;
+  return std::min<std::uint64_t>(request.bytes(), most) * blocks;
+}
+
 plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(Rank)>& plan_of) {
   const CollectiveRequest& request = query.request;
   const std::uint32_t rank_count = query.topology.rank_count;
@@ -36,12 +44,11 @@ plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(R
   const auto chunks = static_cast<std::uint32_t>(chunks_of(query, plans.front()));
   if (chunks > 1)
     for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, chunks);
-  return plan::makespan(
-      plans, query.network, query.topology.node_of,
-      {.payload_bytes = request.bytes() * (has_blocks(request.collective) ? rank_count : 1),
-       .element_bytes = std::max(request.reduction.element_bytes, 1u),
-       .order = takes_any_order(request) ? plan::CombineOrder::as_seen
-                                         : plan::CombineOrder::as_planned});
+  return plan::makespan(plans, query.network, query.topology.node_of,
+                        {.payload_bytes = followed_bytes(request, rank_count),
+                         .element_bytes = std::max(request.reduction.element_bytes, 1u),
+                         .order = takes_any_order(request) ? plan::CombineOrder::as_seen
+                                                           : plan::CombineOrder::as_planned});
 }
 
 std::size_t messages_followed(const Query& query, const Row& row, const plan::Plan& plan) {

@@ -10,6 +10,10 @@
 
 namespace tutti::tune {
 
+/// The payload of a call that is followed, which has an end, so that times do not overflow: a part
+/// of more has the same proportions.
+std::uint64_t followed_bytes(const CollectiveRequest& request, std::uint32_t rank_count);
+
 /// On the network of the query, all ranks starting at once.  The chunks of a broadcast or reduce
 /// follow each other, as in the engine; of other collectives all is one chunk.
 plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(Rank)>& plan_of);

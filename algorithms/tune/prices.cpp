@@ -1,9 +1,11 @@
 #include "tune/prices.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 
 #include "plan/cost/cost_model.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::tune {
 
@@ -47,6 +49,49 @@ std::uint64_t bytes_of_gap(const plan::LogGP& network) {
 std::uint64_t priced_bytes(std::size_t payload_bytes) {
   constexpr std::uint64_t bytes_max = 4u << 20;
   return std::clamp<std::uint64_t>(payload_bytes, 1, bytes_max);
+}
+
+int excess_bits(const plan::Network& network, const CollectiveRequest& request,
+                const Topology& topology) {
+  const auto& [between, inside] = network;
+  const auto bits = [](auto value) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(value)));
+  };
+  const plan::Picoseconds longest = std::max(
+      {between.latency, between.send_overhead, between.receive_overhead, between.gap, between.work,
+       inside.latency, inside.send_overhead, inside.receive_overhead, inside.read_overhead});
+  const auto of_byte = [](const plan::Rate& rate) { return rate.time / rate.bytes + 1; };
+  const plan::Picoseconds slowest =
+      std::max({of_byte(between.per_byte), of_byte(between.work_per_byte), of_byte(inside.per_byte),
+                of_byte(inside.read_per_byte)});
+  // All ranks of a node send to all others, one after the other through one port, in some more
+  // messages than that; or some thousand messages are followed one by one, or go in chunks.
+  constexpr int followed = 14;
+  const int pairs = 2 * bits(topology.rank_count - 1);
+  const int of_messages = bits(longest) + std::max(pairs + 4, followed);
+  const int of_bytes =
+      bits(slowest) + std::max(pairs + bits(priced_bytes(request.bytes())) + 2,
+                               followed + bits(followed_bytes(request, topology.rank_count)) - 1);
+  // What remains is for the sums of a few such terms, and for corrections.
+  constexpr int bits_max = 57;
+  return std::max({of_messages - bits_max, of_bytes - bits_max, 0});
+}
+
+plan::Network faster(const plan::Network& network, int bits) {
+  plan::Network result = network;
+  auto& [between, inside] = result;
+  for (plan::Picoseconds* const time :
+       {&between.latency, &between.send_overhead, &between.receive_overhead, &between.gap,
+        &between.work, &inside.latency, &inside.send_overhead, &inside.receive_overhead,
+        &inside.read_overhead})
+    *time >>= bits;
+  for (plan::Rate* const rate :
+       {&between.per_byte, &between.work_per_byte, &inside.per_byte, &inside.read_per_byte})
+    rate->bytes <<= bits;
+  // Nothing can be seen where it begins (plan/cost/makespan.hpp).
+  between.latency = std::max<plan::Picoseconds>(between.latency, 1);
+  inside.latency = std::max<plan::Picoseconds>(inside.latency, 1);
+  return result;
 }
 
 }  // namespace tutti::tune

@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "plan/cost/network.hpp"
+#include "tune/request.hpp"
+#include "tune/topology.hpp"
 
 namespace tutti::tune {
 
@@ -31,5 +33,13 @@ std::uint64_t bytes_of_gap(const plan::LogGP& network);
 /// The size of a payload that costs are computed for.  Beyond some MiB their proportions do not
 /// change any more, and picoseconds would overflow.
 std::uint64_t priced_bytes(std::size_t payload_bytes);
+
+/// By how many bits the times of a machine have to be shorter so that 64 bits hold all prices of a
+/// request; 0 for machines of today.
+int excess_bits(const plan::Network& network, const CollectiveRequest& request,
+                const Topology& topology);
+/// A machine that is 2^bits times as fast.  Prices are linear in its times, so what is chosen is
+/// the same but for roundings.
+plan::Network faster(const plan::Network& network, int bits);
 
 }  // namespace tutti::tune

@@ -4,6 +4,15 @@
 
 namespace tutti::tune {
 
+const char* origin_text(const Fingerprint& made_on, const Machine& machine,
+                        Parameter parameter) noexcept {
+  const Origin origin = machine[parameter].origin;
+  const bool needs_card = parameter == Parameter::gap || parameter == Parameter::fan_max;
+  // The devices of the driver "soft" are soft0 and so on, also "soft0 emulating fdr".
+  const bool is_software = made_on.device.starts_with("soft");
+  return origin == Origin::measured && needs_card && is_software ? "model" : name_of(origin);
+}
+
 const char* name_of(OperatorClass operators) noexcept {
   return detail::name_in<OperatorClass::ordered>(
       {"none", "idempotent", "exact", "rounding", "ordered"}, operators);

@@ -24,6 +24,10 @@ struct Fingerprint {
   std::uint32_t registry = 0;  // registry_version of the library that made it
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
+/// Where a parameter is from, as it is shown: "model" if it was measured where only a card can show
+/// it: of the software device, the gap of the port that ranks share, and incast.
+const char* origin_text(const Fingerprint& made_on, const Machine& machine,
+                        Parameter parameter) noexcept;
 /// Counts the changes of schedules and prices by which older findings mean something else.
 inline constexpr std::uint32_t registry_version = 1;
 

@@ -49,9 +49,11 @@ class Differences {
   std::string text_;
 };
 
-std::string text_of(const Figure& figure) {
+std::string text_of(const Tuning& tuning, Parameter parameter) {
+  const Figure& figure = tuning.machine[parameter];
   return std::to_string(figure.value) + " (" + std::to_string(figure.low) + " to " +
-         std::to_string(figure.high) + ", " + name_of(figure.origin) + ")";
+         std::to_string(figure.high) + ", " +
+         origin_text(tuning.made_on, tuning.machine, parameter) + ")";
 }
 
 std::string call_of(const Finding& finding) {
@@ -119,7 +121,7 @@ std::string difference_of(const Tuning& left, const Tuning& right) {
 
   compare("machine", quotation_of(left.machine.name), quotation_of(right.machine.name));
   for (const Parameter parameter : detail::enumerators<Parameter::fan_max>)
-    compare(key_of(parameter), text_of(left.machine[parameter]), text_of(right.machine[parameter]));
+    compare(key_of(parameter), text_of(left, parameter), text_of(right, parameter));
 
   for (std::size_t i = 0; i < std::max(left.rules.size(), right.rules.size()); ++i)
     compare("rule " + std::to_string(i + 1),

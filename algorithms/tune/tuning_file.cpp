@@ -26,17 +26,9 @@ constexpr std::uint32_t ranks_per_node_max = 1u << 16;
 constexpr std::uint32_t rate_max = 1'000'000;  // Gb/s
 constexpr std::uint32_t mtu_bytes_max = 1u << 24;
 constexpr std::int64_t time_max = 1'000'000'000'000'000;  // picoseconds that were measured
-// With these, prices of any plan are far from what 64 bits can hold.
-constexpr std::int64_t parameter_ps_max = 1'000'000'000'000;
-constexpr std::int64_t parameter_fs_max = 100'000'000;
-constexpr std::int64_t fan_max_max = 1 << 20;
 
-std::int64_t most_of(Parameter parameter) {
-  const std::string_view key = key_of(parameter);
-  if (key.ends_with("_ps")) return parameter_ps_max;
-  return key.ends_with("_fs") ? parameter_fs_max : fan_max_max;
-}
-
+// Parameters have those of most_of(), by which prices may be more than 64 bits hold: choose() then
+// takes those of a machine that is as many times as fast (tune/prices.hpp).
 constexpr auto all_parameters = detail::enumerators<Parameter::fan_max>;
 
 /// One object of a file, whose members are asked for by name.

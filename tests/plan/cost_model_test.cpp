@@ -47,6 +47,15 @@ Picoseconds round_formula(std::int64_t r, std::uint64_t bytes, const LogGP& n,
 
 constexpr std::array<Combining, 2> both = {Combining::after_all, Combining::while_arriving};
 
+TEST(Rate, does_not_overflow) {
+  EXPECT_EQ((Rate{1, 1000}).of(UINT64_MAX), 18'446'744'073'709'552);
+  EXPECT_EQ((Rate{10'000, 10'000}).of(std::uint64_t{1} << 61), std::int64_t{1} << 61);
+  EXPECT_EQ((Rate{10'000, 68}).of(std::uint64_t{68} << 40), std::int64_t{10'000} << 40);
+  EXPECT_EQ((Rate{100'000'000, 1000}).of(std::uint64_t{1} << 62), Rate::longest);
+  EXPECT_EQ((Rate{INT64_MAX, 1}).of(UINT64_MAX), Rate::longest);
+  EXPECT_EQ((Rate{0, 1}).of(UINT64_MAX), 0);
+}
+
 TEST(Rate, is_exact_for_the_rates_of_networks) {
   // GB/s; the emulated networks round the same quotient, computed in doubles.
   for (const auto& [rate, gigabytes] : {std::pair{Rate{10'000, 40}, 4.0},

@@ -151,6 +151,9 @@ modes() {
   expect 0 'within noise' "$tune" --check "${virtual[@]}" --file "$file"
   expect 0 "$folder/t.html" "$tune" --report "$folder/t.html" --file "$file"
   grep -q '</html>' "$folder/t.html" || fail "the report is no page"
+  cp "$file" "$folder/before.json"
+  refuse "$file.*it is the tuning file itself; name another" "$tune" --report "$file" --file "$file"
+  cmp -s "$file" "$folder/before.json" || fail "a report has replaced its tuning file"
   # Where nothing is said, every program finds it.
   expect 0 'Every program' "$tune" "${short[@]}"
   [ -s "$XDG_CONFIG_HOME/tutti/tuning.json" ] || fail "no file where programs look for it"

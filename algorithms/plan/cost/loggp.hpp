@@ -19,12 +19,26 @@ struct Rate {
   Picoseconds time = 0;    // that ...
   std::int64_t bytes = 1;  // ... so many bytes take
 
-  /// To the nearest picosecond, halves up.
+  /// What is longer than any time that is meant, 53 days, is as long.
+  static constexpr Picoseconds longest = INT64_MAX / 2;
+
+  /// To the nearest picosecond, halves up; at most `longest`.
   Picoseconds of(std::uint64_t message_bytes) const {
-    assert(time >= 0 && bytes > 0);
-    assert(time == 0 ||
-           message_bytes <= static_cast<std::uint64_t>((INT64_MAX - bytes) / 2 / time));
-    return (2 * static_cast<std::int64_t>(message_bytes) * time + bytes) / (2 * bytes);
+    assert(time >= 0 && bytes > 0 && bytes <= INT64_MAX / 2);
+    std::int64_t twice = 0;
+    const bool fits =
+        message_bytes <= std::uint64_t{INT64_MAX / 2} &&
+        !__builtin_mul_overflow(2 * static_cast<std::int64_t>(message_bytes), time, &twice) &&
+        !__builtin_add_overflow(twice, bytes, &twice);
+    return fits ? std::min(twice / (2 * bytes), longest) : of_many(message_bytes);
+  }
+
+ private:
+  Picoseconds of_many(std::uint64_t message_bytes) const {
+    __extension__ typedef unsigned __int128 Wide;
+    const Wide divisor = static_cast<Wide>(bytes);
+    const Wide twice = 2 * static_cast<Wide>(message_bytes) * static_cast<Wide>(time) + divisor;
+    return static_cast<Picoseconds>(std::min(twice / (2 * divisor), static_cast<Wide>(longest)));
   }
 };
 

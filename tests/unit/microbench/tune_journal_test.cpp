@@ -128,6 +128,27 @@ TEST_F(TuneJournalTest, a_run_about_something_else_does_not_go_on) {
   }
 }
 
+TEST_F(TuneJournalTest, a_pipe_is_no_journal_and_is_not_waited_for) {
+  ASSERT_EQ(::mkfifo((file_ + ".journal").c_str(), 0600), 0);
+  EXPECT_EQ(refusal(), file_ + ".journal: is no regular file; remove it to begin anew");
+}
+
+TEST_F(TuneJournalTest, what_cannot_be_replaced_is_named_with_the_advice) {
+  const auto refusal_of = [](const std::string& file) {
+    try {
+      replace_file(file, "text", "do this");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal_of(folder_ + "/missing/a"),
+            folder_ + "/missing/a: No such file or directory; do this");
+  EXPECT_EQ(refusal_of("/dev/null"), "/dev/null: is no ordinary file; do this");
+  EXPECT_EQ(refusal_of(file_), "accepted");
+  EXPECT_EQ(content_of(file_), "text");
+}
+
 TEST_F(TuneJournalTest, one_run_at_a_time) {
   TuneJournal journal(file_);
   EXPECT_NE(refusal().find("another tutti-tune writes it"), std::string::npos);

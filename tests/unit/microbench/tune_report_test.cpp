@@ -41,8 +41,8 @@ tune::Tuning example() {
   return tuning;
 }
 
-std::string page_of(const tune::Tuning& tuning, const FitSamples& fit = {}) {
-  return report_page(tuning, "a.json", by_price(tuning), fit);
+std::string page_of(const tune::Tuning& tuning) {
+  return report_page(tuning, "a.json", by_price(tuning));
 }
 
 /// Every element that is opened is closed, in order, but for those of HTML that need not be.
@@ -152,19 +152,21 @@ TEST(TuneReport, what_the_model_says_exactly_stands_on_the_diagonal) {
       << "what takes longer than the model says is above it";
 }
 
-TEST(TuneReport, residuals_are_those_of_the_fit_where_there_is_one) {
+TEST(TuneReport, residuals_are_those_of_the_winners) {
   const auto of_winners = points_of(page_of(example()), "residuals of the winners");
   ASSERT_EQ(of_winners.size(), 7u);
   EXPECT_NE(of_winners[0].says.find("+9.1 %"), std::string::npos) << of_winners[0].says;
-  FitSamples fit;
-  fit.samples = {{.bytes = 8, .messages = 1, .time = 1'000'000},
-                 {.bytes = 1024, .messages = 1, .time = 2'000'000}};
-  fit.residuals = {10'000, -20'000};
-  const auto of_fit = points_of(page_of(example(), fit), "residuals of the fit");
-  ASSERT_EQ(of_fit.size(), 2u);
-  EXPECT_NE(of_fit[0].says.find("+1.00 %"), std::string::npos) << of_fit[0].says;
-  EXPECT_NE(of_fit[1].says.find("-1.00 %"), std::string::npos) << of_fit[1].says;
-  EXPECT_LT(of_fit[0].y, of_fit[1].y);
+}
+
+TEST(TuneReport, what_only_a_card_can_show_is_of_the_model) {
+  tune::Tuning tuning = example();
+  tuning.machine[tune::Parameter::gap].origin = tune::Origin::measured;
+  EXPECT_EQ(page_of(tuning).find("<td>model<td>"), std::string::npos);
+  tuning.made_on.device = "soft0";
+  const std::string page = page_of(tuning);
+  EXPECT_NE(page.find("<td>model<td>g, a message"), std::string::npos);
+  EXPECT_NE(page.find("model: measured on the software device"), std::string::npos);
+  expect_well_formed(page);
 }
 
 TEST(TuneReport, vectors_and_crossovers_are_what_is_chosen) {
@@ -172,7 +174,7 @@ TEST(TuneReport, vectors_and_crossovers_are_what_is_chosen) {
   const std::string page = page_of(tuning);
   const tune::Choice choice =
       by_price(tuning)({.collective = Collective::barrier}, {.rank_count = 96});
-  EXPECT_NE(page.find("<title>96 nodes: " + std::string(choice.row().name) + " with " +
+  EXPECT_NE(page.find("<title>96 nodes: " + tune::family_of(choice.name()) + " with " +
                       tune::text_of(choice.variant().per_round) + " a round</title>"),
             std::string::npos);
   // As many boxes for 96 ranks as there are rounds.

@@ -79,6 +79,34 @@ TEST(TuneShow, every_fact_is_shown) {
       "round (noisy)  900.0 ns         -        -  -                   -");
 }
 
+TEST(TuneShow, what_only_a_card_can_show_is_of_the_model) {
+  tune::Tuning tuning = example();
+  const auto origin = [&](Parameter parameter) {
+    tuning.machine[parameter].origin = tune::Origin::measured;
+    const std::string text = show_tuning(tuning);
+    const std::size_t line = text.find("\n  " + std::string(key_of(parameter)) + " ");
+    const std::string words = text.substr(line + 1, text.find('\n', line + 1) - line - 1);
+    return words.find("  model ") != std::string::npos      ? "model"
+           : words.find("  measured ") != std::string::npos ? "measured"
+                                                            : "neither";
+  };
+  for (const Parameter parameter : {Parameter::gap, Parameter::fan_max, Parameter::latency}) {
+    tuning.made_on.device = "mlx5_0";
+    EXPECT_STREQ(origin(parameter), "measured") << key_of(parameter);
+    EXPECT_EQ(show_tuning(tuning).find("model: "), std::string::npos);
+    for (const char* device : {"soft0", "soft1 emulating qdr"}) {
+      tuning.made_on.device = device;
+      EXPECT_STREQ(origin(parameter), parameter == Parameter::latency ? "measured" : "model")
+          << key_of(parameter) << " of " << device;
+    }
+  }
+  EXPECT_NE(show_tuning(tuning).find("model: measured on the software device"), std::string::npos);
+  EXPECT_NE(show_tuning(tuning).find("informs only"), std::string::npos);
+  tune::Tuning other = tuning;
+  other.machine[Parameter::gap].value += 1;
+  EXPECT_NE(show_difference({"a", tuning}, {"b", other}).find("104500, model)"), std::string::npos);
+}
+
 TEST(TuneShow, a_file_of_nothing_says_so) {
   EXPECT_EQ(show_tuning({}),
             "made on: not said: it holds everywhere\n"

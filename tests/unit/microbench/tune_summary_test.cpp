@@ -47,6 +47,29 @@ TEST(TuneSummary, differences_and_their_gain) {
   EXPECT_EQ(text.find("allreduce 64 B"), std::string::npos) << text;
 }
 
+TEST(TuneSummary, the_gap_of_a_software_port_is_of_the_model) {
+  TuneOptions options;
+  tune::Tuning tuning;
+  tuning.made_on.device = "soft0 emulating fdr";
+  tuning.machine = tune::machine_preset("fdr");
+  for (const auto parameter : {tune::Parameter::latency, tune::Parameter::gap})
+    tuning.machine[parameter].origin = tune::Origin::measured;
+  const std::vector<tune::Finding> found;
+  const std::map<std::string, std::string> untuned_of;
+  const std::vector<std::string> remarks;
+  const auto has_model = [&] {
+    return tune_summary({.options = options,
+                         .tuning = tuning,
+                         .found = found,
+                         .untuned_of = untuned_of,
+                         .remarks = remarks})
+               .find("100.000 to 100.000) model\n") != std::string::npos;
+  };
+  EXPECT_TRUE(has_model());
+  tuning.made_on.device = "mlx5_0";
+  EXPECT_FALSE(has_model());
+}
+
 TEST(TuneSummary, the_file_that_every_program_finds) {
   TuneOptions options;
   options.is_default_file = true;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tune/robust_line.hpp"
+#include "tune/tuning_file.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -312,6 +313,29 @@ TEST(Fit, too_many_senders_are_told) {
   EXPECT_EQ(fan_max(4, 2), (Figure{4, 4, 7, Origin::measured}));
   EXPECT_EQ(fan_max(12, 0), (Figure{12, 12, 15, Origin::measured}));
   EXPECT_EQ(fan_max(16, 0), other_machine()[Parameter::fan_max]);  // as far as was measured
+}
+
+TEST(Fit, what_no_file_may_say_is_the_most_that_it_may) {
+  std::vector<Sample> samples;
+  constexpr plan::Picoseconds second = 1'000'000'000'000;
+  for (const std::uint32_t count : {1u, 2u, 4u, 8u})
+    for (int time = 0; time < 3; ++time) {
+      samples.push_back({Probe::stream, 8, count, 60 * second * count});
+      samples.push_back({Probe::waiting, 8, count, 60 * second * count});
+      samples.push_back({Probe::one_way, count << 20, 1, 100 * second * count});
+      samples.push_back({Probe::incast, 1u << 20, count, 99 * second * count});
+    }
+  // Beyond what is a time, whose products would overflow.
+  samples.push_back({Probe::incast, 8, 8, INT64_MAX});
+  samples.push_back({Probe::stream, std::uint64_t{1} << 32, UINT32_MAX, 1});
+  const Fit result = fit(samples, other_machine(), 1);
+  for (const Parameter parameter : {Parameter::gap, Parameter::receive_overhead}) {
+    EXPECT_EQ(result.machine[parameter].value, most_of(parameter));
+    EXPECT_EQ(result.machine[parameter].high, most_of(parameter));
+    EXPECT_TRUE(says(result, std::string(key_of(parameter)) + " is more than a tuning file may"));
+  }
+  EXPECT_TRUE(says(result, "2 of " + std::to_string(samples.size()) + " samples were left out"));
+  EXPECT_NO_THROW((void)text_of(Tuning{.machine = result.machine}));
 }
 
 TEST(Fit, samples_that_cannot_be_are_left_out) {

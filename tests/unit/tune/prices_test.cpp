@@ -1,0 +1,118 @@
+// Promise: whatever machine a tuning file describes, 64 bits hold the prices of every call, so that
+// the cheapest schedule is chosen.  (Under UBSan an overflow ends the test.)
+#include "tune/prices.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tutti/detail/enumerators.hpp>
+
+#include "tune/choose.hpp"
+#include "tune/machine.hpp"
+
+namespace tutti::tune {
+namespace {
+
+constexpr auto all_parameters = detail::enumerators<Parameter::fan_max>;
+
+/// fdr, but for parameters that are the most that a file may say.
+Machine machine_of_most(const std::vector<Parameter>& parameters) {
+  Machine machine = machine_preset("fdr");
+  for (const Parameter parameter : parameters)
+    machine[parameter].value = machine[parameter].high = most_of(parameter);
+  return machine;
+}
+
+std::vector<Machine> machines_of_most() {
+  return {machine_of_most({all_parameters.begin(), all_parameters.end()}),
+          machine_of_most({Parameter::gap, Parameter::inside_send_overhead}),
+          machine_of_most({Parameter::per_byte, Parameter::inside_per_byte,
+                           Parameter::combine_per_byte, Parameter::inside_read_per_byte})};
+}
+
+Topology topology_of(std::uint32_t nodes, std::uint32_t ranks_per_node) {
+  Topology topology{.rank_count = nodes * ranks_per_node};
+  if (ranks_per_node > 1)
+    for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+      topology.node_of.push_back(Node{rank / ranks_per_node});
+  return topology;
+}
+
+CollectiveRequest request_of(Collective collective, std::uint64_t bytes) {
+  CollectiveRequest request{.collective = collective, .root = Rank{0}};
+  if (collective == Collective::allreduce_ssp) request.agreement = Agreement::relaxed;
+  if (collective == Collective::barrier) return request;
+  request.element_count = bytes / 8;
+  request.reduction = built_in_reduction(BuiltIn::sum, ElementType::float64);
+  return request;
+}
+
+std::string text_of(const CollectiveRequest& request, const Topology& topology) {
+  return std::string(name_of(request.collective)) + " of " + std::to_string(request.bytes()) +
+         " bytes, " + std::to_string(topology.node_count()) + " nodes of " +
+         std::to_string(topology.largest_node());
+}
+
+void expect_price(const Choice& choice, const std::string& of) {
+  if (choice.row().cost == nullptr) return;
+  EXPECT_GE(choice.cost(), 1) << of << ": " << choice.name();
+  EXPECT_LT(choice.cost(), std::int64_t{1} << 62) << of << ": " << choice.name();
+}
+
+TEST(Prices, of_the_slowest_machines_and_largest_calls_are_numbers) {
+  const auto expect_choices = [](const Machine& machine, const Topology& topology) {
+    for (const Collective collective : detail::enumerators<Collective::exscan>) {
+      const CollectiveRequest request = request_of(collective, std::uint64_t{1} << 62);
+      expect_price(choose(request, topology, machine.network()), text_of(request, topology));
+    }
+  };
+  const std::vector<Machine> machines = machines_of_most();
+  for (const Topology& topology :
+       {topology_of(65536, 1), topology_of(2, 32768), topology_of(1024, 64)})
+    expect_choices(machines[0], topology);
+  for (const Machine& machine : machines) expect_choices(machine, topology_of(4096, 1));
+}
+
+TEST(Prices, that_would_overflow_say_so) {
+  const Machine machine = machines_of_most().front();
+  const auto says = [&](std::uint32_t ranks) {
+    return choose(request_of(Collective::alltoall, 1 << 20), topology_of(ranks, 1),
+                  untuned(machine))
+               .explanation()
+               .find("times as fast, as 64 bits") != std::string::npos;
+  };
+  EXPECT_TRUE(says(65536));
+  EXPECT_FALSE(says(2));
+}
+
+TEST(Prices, of_machines_of_today_are_their_own) {
+  for (const char* name : {"qdr", "fdr", "edr", "hdr", "ndr", "roce100", "roce25", "roce10"}) {
+    const plan::Network network = machine_preset(name).network();
+    EXPECT_EQ(excess_bits(network, request_of(Collective::allreduce, 8), topology_of(65536, 1)), 0)
+        << name;
+    for (const Collective collective : {Collective::allreduce, Collective::alltoall}) {
+      EXPECT_EQ(excess_bits(network, request_of(collective, 1u << 30), topology_of(1024, 1)), 0)
+          << name;
+      EXPECT_EQ(
+          excess_bits(network, request_of(collective, std::uint64_t{1} << 40), topology_of(8, 1)),
+          0)
+          << name;
+    }
+  }
+}
+
+TEST(Prices, of_a_faster_machine_choose_alike) {
+  const plan::Network network = machine_preset("qdr").network();
+  for (const std::uint32_t ranks : {5u, 16u, 96u})
+    for (const std::uint64_t bytes : {8u, 4096u, 1u << 20}) {
+      const CollectiveRequest request = request_of(Collective::allreduce, bytes);
+      const Choice one = choose(request, topology_of(ranks, 1), network);
+      const Choice other = choose(request, topology_of(ranks, 1), faster(network, 3));
+      EXPECT_EQ(one.name(), other.name()) << ranks << " ranks, " << bytes << " bytes";
+      EXPECT_NEAR(static_cast<double>(one.cost()), 8 * static_cast<double>(other.cost()),
+                  1e-3 * static_cast<double>(one.cost()));
+    }
+}
+
+}  // namespace
+}  // namespace tutti::tune
