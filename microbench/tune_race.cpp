@@ -104,6 +104,18 @@ std::optional<shm::ReadFor> read_for(Collective collective) {
   return {};
 }
 
+/// A choice with its price on the machine that was measured; nothing if it is made for another one,
+/// as a tree whose shape depends on the latency.
+std::optional<tune::Choice> choice_named(const std::string& name, tune::CollectiveRequest request,
+                                         const tune::Topology& topology, const RaceTrack& track) {
+  request.only = name;
+  try {
+    return tune::choose(request, topology, track.machine);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 plan::Picoseconds median_of(std::vector<plan::Picoseconds> times) {
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
@@ -149,11 +161,10 @@ Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track)
     return one.name() == racers.untuned;
   });
   if (untuned == choices.end()) {
+    std::optional<tune::Choice> other = choice_named(racers.untuned, request, topology, track);
+    if (!other) return racers;
     if (choices.size() == racers_max) choices.pop_back();
-    // With its price on this machine, as that of the others.
-    tune::CollectiveRequest only = request;
-    only.only = racers.untuned;
-    choices.push_back(tune::choose(only, topology, track.machine));
+    choices.push_back(std::move(*other));
     untuned = std::prev(choices.end());
   }
   // The first one wins unless another one is faster by more than a race can tell.

@@ -35,10 +35,11 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
 
 inline constexpr std::size_t racers_max = 4;
 
-/// What is taken untuned, then the other candidates of a cell, by price: alike on all ranks.
+/// What is taken untuned, if it is possible on the machine that was measured, then the other
+/// candidates of a cell, by price: alike on all ranks.
 struct Racers {
   std::vector<tune::Choice> choices = {};
-  std::string untuned = {};  // the name of the first one
+  std::string untuned = {};  // the name of what is taken untuned
 };
 Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track);
 

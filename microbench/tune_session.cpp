@@ -36,6 +36,8 @@ constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
 /// With everything around it, --check is to take two seconds.
 constexpr Seconds check_probes{1.4};
+/// How often what was noisy is raced again.
+constexpr int noisy_tries = 3;
 /// A race takes up to so many batches; longer ones tell smaller differences.
 constexpr double samples_a_cell = 200, batch_ns_min = 1e5, batch_ns_max = 1e6;
 /// The share of the budget that is kept for ending.
@@ -166,7 +168,7 @@ class TuneRun {
         std::vector<tune::Rule> rules = std::move(tuning_.rules);  // may have changed meanwhile
         tuning_ = journal_->tuning();
         if (text) tuning_.rules = std::move(rules);
-        found_ = journal_->findings();
+        for (const tune::Finding& finding : journal_->findings()) take_in(found_, finding);
         is_resumed_ = true;
         progress_.say(fmt::format("goes on with {}.journal: {} findings are there", options_.file,
                                   found_.size()));
@@ -262,21 +264,25 @@ class TuneRun {
            finding.agreement == cell.agreement && finding.nodes == topology_.node_count() &&
            finding.ranks_per_node == topology_.largest_node();
   }
-  bool is_found(const Cell& cell) const {
-    return std::any_of(found_.begin(), found_.end(),
-                       [&](const tune::Finding& one) { return is_about(one, cell); });
+  const tune::Finding* found(const Cell& cell) const {
+    const auto one = std::find_if(found_.begin(), found_.end(), [&](const tune::Finding& finding) {
+      return is_about(finding, cell);
+    });
+    return one == found_.end() ? nullptr : &*one;
   }
+  bool is_found(const Cell& cell) const { return found(cell) != nullptr; }
 
   void race_cells() {
     if (options_.network_only) return;
     if (placement_.oversubscribed && !options_.virtual_time) {
       remarks_.push_back(
           "Ranks share CPUs, so that no race says which schedule is faster: the model of the "
-          "network "
-          "decides alone, and there are no findings.  Start at most as many ranks as CPUs.");
+          "network decides alone, and there are no findings.  Start at most as many ranks as "
+          "CPUs.");
       return;
     }
-    tune::Knowledge machine = tune::untuned(tuning_.machine);
+    const tune::Knowledge machine = tune::untuned(tuning_.machine);
+    take_into_force(machine);
     const std::vector<Cell> cells = cells_in_order();
     RaceTrack track{.communicator = communicator_,
                     .exchange = exchange_,
@@ -286,7 +292,6 @@ class TuneRun {
                     .untuned = untuned_,
                     .is_virtual = options_.virtual_time,
                     .has_faults = options_.virtual_time && has_faults()};
-    Seconds longest{0};
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::size_t left = cells.size() - i;
       progress_.show(i, cells.size(), budget_.left().count(), text_of(cells[i]));
@@ -294,25 +299,54 @@ class TuneRun {
         note_untuned(cells[i], track);
         continue;
       }
-      if (!budget_.has(1.5 * longest)) {
+      if (!has_time()) {
         remarks_.push_back(
             fmt::format("The budget of {:g} s was too short for {} of {} cells; run tutti-tune "
-                        "again, or with a "
-                        "longer --budget: what was found is kept.",
+                        "again, or with a longer --budget: what was found is kept.",
                         options_.budget.count(), left, cells.size()));
         break;
       }
-      track.seed = seed_of(cells[i]);
-      const double wanted_ns = 1e9 * share_of(left).count() / samples_a_cell;
-      track.batch_ns = gather(exchange_, std::clamp(wanted_ns, batch_ns_min, batch_ns_max)).front();
-      const Seconds before = budget_.spent();
-      const Seconds until = before + share_of(left);
-      race(cells[i], track,
-           [&] { return options_.virtual_time ? true : budget_.has(budget_left_at(until)); });
-      longest = std::max(longest, budget_.spent() - before);
+      race_in_time(cells[i], left, track, true);
     }
+    if (!options_.virtual_time) race_again(cells, track);
     progress_.end();
   }
+
+  /// What was raced while the machine was noisy is raced again, as long as there is time.
+  void race_again(const std::vector<Cell>& cells, RaceTrack& track) {
+    for (int tries = 0; tries < noisy_tries; ++tries) {
+      std::vector<Cell> noisy;
+      for (const Cell& cell : cells)
+        if (is_found(cell) && found(cell)->is_noisy) noisy.push_back(cell);
+      for (std::size_t i = 0; i < noisy.size() && has_time(); ++i) {
+        progress_.show(i, noisy.size(), budget_.left().count(), text_of(noisy[i]) + " again");
+        race_in_time(noisy[i], noisy.size() - i, track, false);
+      }
+    }
+  }
+
+  /// Whether there is time for another cell.  Collective.
+  bool has_time() const { return budget_.has(1.5 * longest_); }
+
+  void race_in_time(const Cell& cell, std::size_t cells_left, RaceTrack& track, bool may_copy) {
+    track.seed = seed_of(cell);
+    const double wanted_ns = 1e9 * share_of(cells_left).count() / samples_a_cell;
+    track.batch_ns = gather(exchange_, std::clamp(wanted_ns, batch_ns_min, batch_ns_max)).front();
+    const Seconds before = budget_.spent();
+    const Seconds until = before + share_of(cells_left);
+    race(cell, track, may_copy,
+         [&] { return options_.virtual_time ? true : budget_.has(budget_left_at(until)); });
+    longest_ = std::max(longest_, budget_.spent() - before);
+  }
+
+  /// From now on operations are chosen by this: names of candidates are those of this machine.
+  void take_into_force(const tune::Knowledge& machine) {
+    auto in_force =
+        std::make_shared<runtime::TuningInForce>(*communicator_.implementation().tuning);
+    in_force->knowledge = machine;
+    communicator_.implementation().tuning = std::move(in_force);
+  }
+
   /// What each of the cells that are left may take.
   Seconds share_of(std::size_t cells_left) const {
     return budget_.left() / static_cast<double>(cells_left);
@@ -320,13 +354,14 @@ class TuneRun {
   /// What is left of the budget when so much is spent.
   Seconds budget_left_at(Seconds spent) const { return budget_.left() + budget_.spent() - spent; }
 
-  void race(const Cell& cell, const RaceTrack& track, const std::function<bool()>& may_go_on) {
+  void race(const Cell& cell, const RaceTrack& track, bool may_copy,
+            const std::function<bool()>& may_go_on) {
     std::optional<tune::Finding> finding;
     try {
       const tune::CollectiveRequest request = request_of(cell, track);
       const Racers racers = racers_of(request, track);
       untuned_of_[text_of(cell)] = racers.untuned;
-      finding = alike(cell, racers);
+      if (may_copy) finding = alike(cell, racers);
       if (!finding) finding = race_cell(cell, request, racers, track, may_go_on);
     } catch (const Error& error) {
       // All ranks alike: an operation that cannot be made here.
@@ -337,7 +372,7 @@ class TuneRun {
     together(exchange_, [&] {
       if (is_first()) journal_->append(*finding);
     });
-    found_.push_back(std::move(*finding));
+    take_in(found_, std::move(*finding));
   }
 
   /// Notes what is taken untuned for a cell that was raced before this run was interrupted.
@@ -415,6 +450,7 @@ class TuneRun {
   Progress progress_;
   std::optional<TuneJournal> journal_;             // of rank 0
   tune::Tuning tuning_;                            // as this run began
+  Seconds longest_{0};                             // that a cell has taken
   std::vector<tune::Finding> found_;               // since then
   std::map<std::string, std::string> untuned_of_;  // the choice without a file, by cell
   std::vector<std::string> remarks_;

@@ -144,7 +144,7 @@ double above_one_by_chance(std::vector<double> ratios) {
   const auto size = [](double ratio) { return std::max(ratio, 1 / ratio); };
   std::sort(ratios.begin(), ratios.end(),
             [&](double left, double right) { return size(left) < size(right); });
-  // Of all choices of signs, how probable each sum of the ranks below 1 is.  Ranks are doubled, so
+  // How probable each sum of the ranks below 1 is, of all choices of signs.  Ranks are doubled, so
   // that those of equals, which share theirs, are whole.
   std::vector<double> probable = {1};
   std::size_t below = 0;
