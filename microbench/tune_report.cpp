@@ -440,7 +440,7 @@ std::string residual_pictures(const tune::Tuning& tuning, const FitSamples& fit,
 }
 
 std::string machine_table(const tune::Machine& machine) {
-  if (machine == tune::Machine{})
+  if (!tune::is_described(machine))
     return "<p>The file has no machine: prices are those of the link's preset.</p>\n";
   std::string rows =
       "<table><tr><th>parameter<th>value<th><th>95 % interval<th>origin<th>meaning</tr>\n";
@@ -488,9 +488,9 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 }  // namespace
 
 Chooser by_price(const tune::Tuning& tuning) {
-  const plan::Network network = tuning.machine == tune::Machine{}
-                                    ? tune::machine_preset("fdr").network()
-                                    : tuning.machine.network();
+  const plan::Network network = tune::is_described(tuning.machine)
+                                    ? tuning.machine.network()
+                                    : tune::machine_preset("fdr").network();
   return [network](const tune::CollectiveRequest& request, const tune::Topology& topology) {
     return tune::choose(request, topology, network);
   };
