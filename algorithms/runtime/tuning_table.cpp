@@ -18,9 +18,6 @@
 namespace tutti::runtime {
 namespace {
 
-/// Far more than any tuner writes.
-constexpr std::size_t file_bytes_max = std::size_t{16} << 20;
-
 constexpr const char* remedy = "; name another file, or set TUTTI_TUNING=off";
 
 std::string cpu_model() {
@@ -54,22 +51,27 @@ std::string read_file(const std::string& path) {
     if (count < 0) refuse(text_of_errno("cannot be read"));
     if (count == 0) return text;
     text.append(block, static_cast<std::size_t>(count));
-    if (text.size() > file_bytes_max)
-      refuse("is longer than the " + std::to_string(file_bytes_max) + " bytes of a tuning file");
+    if (text.size() > tuning_file_bytes_max)
+      refuse("is longer than the " + std::to_string(tuning_file_bytes_max) +
+             " bytes of a tuning file");
   }
 }
 
 /// Puts a table or a remark into `found`.  Throws Error if the file cannot be read, or is refused.
-void consider(const std::string& path, const tune::Fingerprint& machine, FoundTable& found) {
+void consider(const std::string& path, tune::Fingerprint machine, TuningMode mode,
+              FoundTable& found) {
   TuningTable table{.path = path, .text = read_file(path)};
   table.tuning = tune::parse_tuning(table.text, path);
+  // What a machine takes does not depend on which schedules there are.
+  if (mode == TuningMode::model) machine.registry = table.tuning.made_on.registry;
   const tune::Applicability holds = tune::applicability(table.tuning.made_on, machine);
   switch (holds.applies) {
     case tune::Applies::no:
       found.remarks.push_back(path + ": " + holds.why);
       return;
     case tune::Applies::stale:
-      table.stale = holds.why;
+      if (mode != TuningMode::model || tune::is_described(table.tuning.machine))
+        table.stale = holds.why;
       break;
     case tune::Applies::yes:
       break;
@@ -77,10 +79,10 @@ void consider(const std::string& path, const tune::Fingerprint& machine, FoundTa
   found.table = std::move(table);
 }
 
-FoundTable named_table(const std::string& path, const tune::Fingerprint& machine) {
+FoundTable named_table(const std::string& path, const tune::Fingerprint& machine, TuningMode mode) {
   FoundTable found;
   try {
-    consider(path, machine, found);
+    consider(path, machine, mode, found);
   } catch (const Error& error) {
     found.refusal =
         Error(ErrorCode::invalid_argument,
@@ -136,12 +138,13 @@ std::vector<std::string> tuning_paths() {
 
 FoundTable find_table(const ContextSettings& settings, const tune::Fingerprint& machine) {
   if (settings.tuning == TuningMode::off) return {};
-  if (!settings.tuning_file.empty()) return named_table(settings.tuning_file, machine);
+  if (!settings.tuning_file.empty())
+    return named_table(settings.tuning_file, machine, settings.tuning);
   FoundTable found;
   for (const std::string& path : tuning_paths()) {
     if (found.table || !is_there(path)) continue;
     try {
-      consider(path, machine, found);
+      consider(path, machine, settings.tuning, found);
     } catch (const Error& error) {
       found.remarks.push_back(error.what());
     }
@@ -154,7 +157,7 @@ std::string contents_of(const tune::Tuning& tuning) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
   };
   return counted(tuning.findings.size(), "finding") + ", " + counted(tuning.rules.size(), "rule") +
-         (tuning.machine == tune::Machine{} ? ", no machine" : ", machine " + tuning.machine.name);
+         (tune::is_described(tuning.machine) ? ", machine " + tuning.machine.name : ", no machine");
 }
 
 }  // namespace tutti::runtime
