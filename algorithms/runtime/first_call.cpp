@@ -30,8 +30,8 @@ constexpr Picoseconds margin_share = 32;
 constexpr Timeout reading_time = std::chrono::milliseconds(10);
 constexpr Timeout reading_time_without_room = std::chrono::milliseconds(1000);
 constexpr Picoseconds time_max = Picoseconds{first_call_time_max.count()} * picoseconds_per_ns;
-/// Of a schedule that is timed: three before the batches, each of which begins with one more; one
-/// batch is of one call, to see how long a call takes.
+/// A schedule that is timed has as many calls at least: two at first, two to see how long one
+/// takes, and two in each batch, which begins with one that does not count.
 constexpr Picoseconds first_call_calls_min = 4 + 2 * first_call_batches;
 
 /// Zeros, of which only what is touched takes memory.

@@ -357,7 +357,7 @@ void charge_for(Operation::Implementation& operation) {
 /// The first exchange: ranks ask for the same, and none has failed, or all throw the reason.  If
 /// `members` ask for different things, the other ranks do not know that: then it is kept in `error`
 /// until the verdicts, and these throw it on all ranks.
-/// Of a rank whose first calls have chosen.
+/// Whether first calls have chosen on that rank, and nothing is wrong there but a lack of room.
 bool lacks_at_most_room(const Card& card) {
   return card.is_by_calls != 0 &&
          (!card.verdict.failed() ||

@@ -63,7 +63,7 @@ void require_sendable(const TuningCard& of_rank_0);
 TuningTable table_of_letter(const std::string& letter, const TuningCard& of_rank_0);
 
 TuningCard tuning_card_of(const Context::Implementation& context);
-/// Without the settings.
+/// The card of what was found, but without the settings.
 TuningCard tuning_card_of(const FoundTable& found);
 
 /// Collective, as a step of `call`.  `cards` and `ports` are those of all ranks.  Throws

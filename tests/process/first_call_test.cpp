@@ -82,7 +82,7 @@ std::string text_of(const std::vector<std::uint32_t>& per_round) {
   return text;
 }
 
-/// Of a schedule over all ranks that goes by a vector.
+/// The schedule has to be one over all ranks that goes by a vector.
 bool names_what_runs(const Operation& operation) {
   return operation.explanation().starts_with("chosen: " + operation.algorithm() + " with " +
                                              text_of(operation.per_round()) + " a round, ");
@@ -164,7 +164,7 @@ TEST(FirstCall, is_no_slower_than_the_model_where_nodes_have_several_ranks) {
   }
 }
 
-/// As if first calls had found that to be the fastest, for the only request that is known.
+/// Lets first calls have found that to be the fastest, for the only request that is known.
 void pretend(Communicator& communicator, const std::string& choice) {
   auto& known = communicator.implementation().first_calls;
   if (known.size() == 1) known.begin()->second = {choice, "first call: of 2"};
@@ -184,7 +184,7 @@ int against_prices(Exchange& exchange) {
     if (known.per_round() != std::vector<std::uint32_t>{4} || !names_what_runs(known)) return 2;
     if (!known.explanation().starts_with(by_four) || !complete(known)) return 3;
   }
-  // Until there is no room for it, but nearly.
+  // The arena is filled until there is nearly, but not quite, room for it.
   std::vector<Operation> others;
   for (;;) {
     try {

@@ -219,7 +219,7 @@ TEST(Tuning, a_long_table_of_rank_0_reaches_all_ranks) {
         .choice = "dissemination with 1,1 a round", .measured = 2'000'000, .predicted = 2'000'000};
     table.findings.push_back(finding);
   }
-  // Of several steps, with blanks at the end, which mean nothing.
+  // The blanks at the end mean nothing, but make several steps of it.
   const std::string text = tune::text_of(table) + std::string(3 * runtime::bytes_of_step(6), ' ');
   files.write(0, text);
   run(6, files, outcomes, as_found, "a long table");
