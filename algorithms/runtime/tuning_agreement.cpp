@@ -20,7 +20,7 @@
 namespace tutti::runtime {
 namespace {
 
-/// Of a remark, in a letter.
+/// How long a remark in a letter may be.
 constexpr std::size_t remark_bytes_max = 4096;
 
 /// Why a rank cannot take the file that it was told to take.
