@@ -433,7 +433,7 @@ std::string paragraph_of_model(const tune::Tuning& tuning) {
 
 std::string machine_table(const tune::Tuning& tuning) {
   const tune::Machine& machine = tuning.machine;
-  if (machine == tune::Machine{})
+  if (!tune::is_described(machine))
     return "<p>The file has no machine: prices are those of the link's preset.</p>\n";
   std::string rows =
       "<table><tr><th>parameter<th>value<th><th>95 % interval<th>origin<th>meaning</tr>\n";
@@ -482,9 +482,9 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 }  // namespace
 
 Chooser by_price(const tune::Tuning& tuning) {
-  const plan::Network network = tuning.machine == tune::Machine{}
-                                    ? tune::machine_preset("fdr").network()
-                                    : tuning.machine.network();
+  const plan::Network network = tune::is_described(tuning.machine)
+                                    ? tuning.machine.network()
+                                    : tune::machine_preset("fdr").network();
   return [network](const tune::CollectiveRequest& request, const tune::Topology& topology) {
     return tune::choose(request, topology, network);
   };

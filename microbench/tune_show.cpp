@@ -129,7 +129,7 @@ std::string line_of(const tune::Rule& rule) {
 
 std::string show_tuning(const tune::Tuning& tuning) {
   std::string text = "made on: " + line_of(tuning.made_on) + "\n";
-  if (tuning.machine == tune::Machine{}) {
+  if (!tune::is_described(tuning.machine)) {
     text += "machine: none, so that prices are those of the link's preset\n";
   } else {
     text += "machine \"" + tuning.machine.name + "\"\n";

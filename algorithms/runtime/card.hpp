@@ -47,9 +47,10 @@ struct Card {
   ElementType element_type = ElementType::other;
   Agreement agreement = Agreement::identical;
   std::uint8_t properties = 0;
-  std::uint8_t float_mode = 0;  // 0 where it does not matter
-  std::uint8_t is_trial = 0;    // 1: of a schedule (first_call.hpp)
-  std::uint8_t reserved[2] = {};
+  std::uint8_t float_mode = 0;   // 0 where it does not matter
+  std::uint8_t is_trial = 0;     // 1: of a schedule (first_call.hpp)
+  std::uint8_t is_by_calls = 0;  // 1: first calls have chosen, of a user's operation
+  std::uint8_t reserved = 0;
 };
 // Without padding, because its bytes are compared.
 static_assert(std::is_trivially_copyable_v<Card> && std::has_unique_object_representations_v<Card>);

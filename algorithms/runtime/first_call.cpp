@@ -12,10 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/core/per_round.hpp"
 #include "runtime/operation.hpp"
 #include "tune/choose.hpp"
-#include "tune/names.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -30,6 +28,11 @@ constexpr Picoseconds picoseconds_per_ns = 1000;
 constexpr Picoseconds margin_share = 32;
 /// How long blocks of tried operations are waited for until their peers have read them.
 constexpr Timeout reading_time = std::chrono::milliseconds(10);
+constexpr Timeout reading_time_without_room = std::chrono::milliseconds(1000);
+constexpr Picoseconds time_max = Picoseconds{first_call_time_max.count()} * picoseconds_per_ns;
+/// A schedule that is timed has as many calls at least: two at first, two to see how long one
+/// takes, and two in each batch, which begins with one that does not count.
+constexpr Picoseconds first_call_calls_min = 4 + 2 * first_call_batches;
 
 /// Zeros, of which only what is touched takes memory.
 class Zeros {
@@ -92,51 +95,30 @@ std::array<std::size_t, 2> extents_of(const Completed& completed) {
   return ends;
 }
 
-/// As names of choices have them (tune::Choice::name()).
-std::string vector_words(const plan::PerRound& vector) {
-  return " with " + tune::text_of(vector) + " a round";
+/// By its price, all calls that a schedule needs at least take less than there is time for.
+bool is_worth_timing(const tune::Choice& choice) {
+  return choice.cost() <= time_max / first_call_calls_min;
 }
 
-/// The vector in a name, as its words: that of the schedule across nodes, if there is one.  Empty:
-/// there is none.
-std::string vector_words_in(const std::string& name) {
-  const tune::NameParts parts = tune::parts_of(name);
-  const auto vector = tune::vector_in(parts.across.empty() ? parts.own : parts.across);
-  return vector && !vector->empty() ? vector_words(*vector) : "";
-}
-
-/// The choice without first calls, other candidates of the tuner, and the first vector among them
-/// with 1 to 7 messages in each round; alike on all ranks.
+/// The choice without first calls, other candidates of the tuner, and the first of all these that
+/// has a vector with 1 to 7 messages in each round, as far as prices let them be worth timing;
+/// alike on all ranks.
 std::vector<std::string> names_to_time(const tune::CollectiveRequest& asked,
                                        const Communicator::Implementation& communicator) {
   const tune::Topology topology = communicator.topology();
   const tune::Knowledge& knowledge = communicator.tuning->knowledge;
-  std::vector<std::string> names;
-  std::optional<std::string> with_vector;
-  std::uint32_t members = 0;  // whom the vector has to cover
-  for (const tune::Choice& candidate :
-       tune::candidates(asked, topology, knowledge, first_call_candidates_max)) {
-    names.push_back(candidate.name());
-    if (with_vector || vector_words_in(names.back()).empty()) continue;
-    with_vector = names.back();
-    members = candidate.row().hierarchy == tune::Hierarchy::flat ? topology.rank_count
-                                                                 : topology.node_count();
-  }
-  if (!with_vector) return names;
-  for (std::uint32_t n = 1; n <= 7; ++n) {
-    const std::string words = vector_words_in(*with_vector);
-    std::string name = *with_vector;
-    name.replace(name.find(words), words.size(), vector_words(plan::uniform(members, n)));
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    tune::CollectiveRequest request = asked;
-    request.only = name;
-    try {
-      (void)tune::choose(request, topology, knowledge);
-    } catch (const Error&) {
-      continue;  // there is no such choice, on no rank
-    }
-    names.push_back(std::move(name));
-  }
+  std::vector<tune::Choice> choices =
+      tune::candidates(asked, topology, knowledge, first_call_candidates_max);
+  std::vector<tune::Choice> uniform;
+  for (std::size_t i = 0; i < choices.size() && uniform.empty(); ++i)
+    uniform = tune::with_uniform_vectors(choices[i], asked, topology, knowledge);
+  choices.insert(choices.end(), uniform.begin(), uniform.end());
+  std::vector<std::string> names{choices.front().name()};
+  if (!is_worth_timing(choices.front())) return names;
+  for (const tune::Choice& choice : choices)
+    if (std::string name = choice.name();
+        std::find(names.begin(), names.end(), name) == names.end() && is_worth_timing(choice))
+      names.push_back(std::move(name));
   return names;
 }
 
@@ -163,17 +145,25 @@ class FirstCalls {
   FirstCalls& operator=(const FirstCalls&) = delete;
 
   std::unique_ptr<Operation::Implementation> make() {
-    auto operation = set_up(communicator_, trial_);
+    auto operation = set_up_or_by_price(trial_);
     if (!trial_.is_trial) return operation;  // it is the user's already
     std::vector<std::string> names = names_to_time(operation->asked, communicator_);
     const std::string first = std::exchange(names.front(), "");  // it is made already
     std::optional<Picoseconds> first_time, best_time;
     std::size_t best = 0, timed = 0;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (i > 0) operation = make_trial(names[i]);
+    if (names.size() == 1) give_up(std::move(operation));  // there is nothing to compare
+    for (std::size_t i = 0; i < names.size() && names.size() > 1; ++i) {
+      if (i > 0) {
+        // All ranks know how much time they have spent, and that one more takes as much as the
+        // quickest one did.
+        if (spent_by_slowest_ + quickest_trial_ > time_max) break;
+        operation = make_trial(names[i]);
+      }
       if (!operation) continue;  // refused on all ranks: for example, it does not fit the arena
+      const Picoseconds before = spent_by_slowest_;
       const std::optional<Picoseconds> time = time_of(*operation, names.size() - i);
       give_up(std::move(operation));
+      quickest_trial_ = std::min(quickest_trial_, spent_by_slowest_ - before);
       if (!time) break;
       ++timed;
       if (i == 0) first_time = time;
@@ -184,15 +174,31 @@ class FirstCalls {
         best = i;
       }
     }
-    wait_for_readers();
+    wait_for_readers(reading_time);
     OperationRequest final = user_;
     final.only = names[best];
     final.chosen_by = words(timed, first, names[best], first_time, best_time);
     communicator_.first_calls[key_] = {final.only, final.chosen_by};
-    return set_up(communicator_, final);
+    return set_up_or_by_price(final);
   }
 
  private:
+  /// Sets up the user's operation.  If there is no room for the choice of first calls, now that
+  /// others are there, it goes by price.
+  std::unique_ptr<Operation::Implementation> set_up_or_by_price(const OperationRequest& request) {
+    try {
+      return set_up(communicator_, request);
+    } catch (const NoRoomForChoice&) {
+      if (communicator_.failed()) throw;
+    }
+    wait_for_readers(reading_time_without_room);
+    OperationRequest by_price = user_;
+    by_price.chosen_by = "first call: there was no room for " +
+                         (request.only.empty() ? "it after the trials" : request.only) +
+                         ", so prices decide";
+    return set_up(communicator_, by_price);
+  }
+
   /// Completes what the user asks for, and decides what becomes of it; alike on all ranks.
   Completed complete(std::span<const std::uint64_t> rows) {
     Completed completed = user_.complete ? user_.complete(rows) : Completed{user_.asked};
@@ -294,9 +300,8 @@ class FirstCalls {
     mine.times[0] = batch(operation, 1);
     mine.spent = spent();
     const Report warm = slowest(mine);
-    const Picoseconds budget =
-        Picoseconds{first_call_time_max.count()} * picoseconds_per_ns - warm.spent;
-    const Picoseconds share = budget / static_cast<Picoseconds>(left);
+    const Picoseconds share = (time_max - warm.spent) / static_cast<Picoseconds>(left);
+    spent_by_slowest_ = warm.spent;
     const Picoseconds one = std::max<Picoseconds>(warm.times[0], 1);
     // Each batch has one call more.
     const auto calls =
@@ -305,6 +310,7 @@ class FirstCalls {
     for (Picoseconds& time : mine.times) time = batch(operation, static_cast<std::uint32_t>(calls));
     mine.spent = spent();
     const Report report = slowest(mine);
+    spent_by_slowest_ = report.spent;
     return *std::min_element(report.times.begin(), report.times.end());
   }
 
@@ -313,9 +319,9 @@ class FirstCalls {
   }
 
   /// All ranks have ended their calls, so that the last credits are on their way.
-  void wait_for_readers() {
+  void wait_for_readers(Timeout time) {
     Context::Implementation& context = communicator_.context;
-    const Deadline deadline = Deadline::after(reading_time, context.clock.now());
+    const Deadline deadline = Deadline::after(time, context.clock.now());
     while (!communicator_.retired.empty() && !deadline.passed(context.clock.now())) {
       context.progress();
       communicator_.reap();
@@ -345,6 +351,8 @@ class FirstCalls {
   OperationRequest trial_;
   Timeout begin_;
   Picoseconds spent_virtually_ = 0;
+  Picoseconds spent_by_slowest_ = 0;  // on all ranks
+  Picoseconds quickest_trial_ = time_max;
   std::string key_;
   std::optional<Zeros> source_, target_;
 };

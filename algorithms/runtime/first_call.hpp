@@ -15,8 +15,11 @@
 
 namespace tutti::runtime {
 
-/// No further schedule is tried after so long, and none is called more often than there is time
-/// for.
+/// No further schedule is begun after so long, since the first one, by the slowest rank's clock;
+/// nor if one that takes as long as the quickest so far would end later.  None is called more often
+/// than there is time for, but four times.  So it takes longer by one schedule at most (making it,
+/// and these calls), and by making the user's operation.  Nothing that takes longer by its price is
+/// tried.
 inline constexpr Timeout first_call_time_max = std::chrono::milliseconds(50);
 inline constexpr std::uint32_t first_call_batches = 3, first_call_calls_per_batch = 5;
 inline constexpr std::size_t first_call_candidates_max = 12;
@@ -34,7 +37,8 @@ void choose_only(Communicator& communicator, std::string name);
 bool may_be_timed(const Communicator::Implementation& communicator,
                   const OperationRequest& request);
 
-/// Collective: makes the operation by the fastest schedule, at once if equal requests are known.
+/// Collective: makes the operation by the fastest schedule, at once if equal requests are known; by
+/// price, if there is no room for that one in the arena or among receives.
 /// Throws Error on all ranks.
 std::unique_ptr<Operation::Implementation> make_by_first_call(
     Communicator::Implementation& communicator, const OperationRequest& request);

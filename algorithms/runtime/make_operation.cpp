@@ -357,10 +357,22 @@ void charge_for(Operation::Implementation& operation) {
 /// The first exchange: ranks ask for the same, and none has failed, or all throw the reason.  If
 /// `members` ask for different things, the other ranks do not know that: then it is kept in `error`
 /// until the verdicts, and these throw it on all ranks.
+/// Whether first calls have chosen on that rank, and nothing is wrong there but a lack of room.
+bool lacks_at_most_room(const Card& card) {
+  return card.is_by_calls != 0 &&
+         (!card.verdict.failed() ||
+          static_cast<ErrorCode>(card.verdict.code) == ErrorCode::limit_exceeded);
+}
+
 void agree_on_card(Communicator::Implementation& communicator, SetUpCall& call, const Card& card,
                    std::optional<Error>& error, std::span<const Rank> members) {
   const std::vector<Card> cards = gather_unless_equal(communicator, call, card);
-  agree<Card>(error, cards);
+  try {
+    agree<Card>(error, cards);
+  } catch (const Error& refused) {
+    if (std::all_of(cards.begin(), cards.end(), lacks_at_most_room)) throw NoRoomForChoice(refused);
+    throw;
+  }
   if (cards.size() != communicator.exchange.rank_count()) return;  // one card is everybody's
   const auto compare = [&] {
     require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
@@ -533,6 +545,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     fill_in(card, *operation);
   });
   card.verdict = Verdict::of(error);
+  card.is_by_calls = request.chosen_by.empty() || request.is_trial ? 0 : 1;
   agree_on_card(communicator, call, card, error, request.members);
   const std::vector<Places> places = meet_peers(*operation, call, error);
   if (operation->ring())

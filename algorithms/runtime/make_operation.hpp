@@ -55,6 +55,13 @@ struct OperationRequest {
 /// ranks, all of one length.
 std::vector<std::uint64_t> split_off_last(std::vector<std::uint64_t>& rows, std::size_t rank_count);
 
+/// Thrown on all ranks, if first calls have chosen on all of them, and nothing is wrong but that
+/// some have no room for it.
+class NoRoomForChoice : public Error {
+ public:
+  explicit NoRoomForChoice(const Error& error) : Error(error) {}
+};
+
 /// Collective: one set-up, from top to bottom.  Throws Error on all ranks.
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
                                                   const OperationRequest& request);

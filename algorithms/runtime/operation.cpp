@@ -318,11 +318,16 @@ std::string Operation::Implementation::describe() const {
 std::string Operation::Implementation::explanation() const {
   std::string text = "chosen: " + plan.algorithm + ", for ranks of a part of the communicator";
   if (is_chosen) {
+    const tune::Topology topology = communicator.topology();
+    const tune::Knowledge& knowledge = communicator.tuning->knowledge;
+    // First calls may have decided against the prices, which are told all the same.
+    const bool is_by_calls = !chosen_by.empty() && !asked.only.empty();
     tune::CollectiveRequest request = asked;
-    // The first calls have decided against the prices, which are told all the same.
-    if (!chosen_by.empty()) request.only.clear();
-    text = tune::choose(request, communicator.topology(), communicator.tuning->knowledge)
-               .explanation();
+    if (is_by_calls) request.only.clear();
+    text = tune::choose(request, topology, knowledge).explanation();
+    if (is_by_calls)
+      text = "chosen: " + tune::choose(asked, topology, knowledge).name() +
+             ", by first calls\n  otherwise " + text;
   }
   if (!chosen_by.empty()) text += "\n" + chosen_by;
   return text + "\ntable: " + communicator.tuning->table;

@@ -46,7 +46,7 @@ constexpr Setting table[] = {
      "model: prices alone, on the machine that the file describes. first_call: as file, and when "
      "an "
      "operation is made that nobody says how to do, a few schedules are timed on memory of their "
-     "own, in 50 ms at most; the model decides alone where ranks share CPUs, for users' operators, "
+     "own, none after 50 ms; the model decides alone where ranks share CPUs, for users' operators, "
      "for more than 4 MiB, and where buffers are registered or shared. off: no file is read. All "
      "ranks must agree."},
     {messages, "TUTTI_TUNING_FILE", "a path", "the first that is found",

@@ -1,14 +1,17 @@
 #include "runtime/tuning_agreement.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <optional>
 #include <string_view>
-#include <tutti/detail/check.hpp>
 #include <tutti/detail/hash.hpp>
 #include <tutti/detail/names.hpp>
 #include <utility>
 #include <vector>
 
+#include "bootstrap/board.hpp"
+#include "bootstrap/wire.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/tuning_table.hpp"
 #include "tune/tuning_file.hpp"
@@ -17,9 +20,8 @@
 namespace tutti::runtime {
 namespace {
 
-/// What rank 0 sends in one step.  Where an exchange gathers instead of swapping, every rank gets
-/// as much from each rank.
-constexpr std::size_t step_bytes = 16u << 10;
+/// How long a remark in a letter may be.
+constexpr std::size_t remark_bytes_max = 4096;
 
 /// Why a rank cannot take the file that it was told to take.
 struct Refusal {
@@ -36,19 +38,7 @@ std::uint64_t hash_of(std::string_view text) {
 
 /// What rank 0 sends: the path, whether the table is stale, and the file, with zeros between them.
 std::string letter_of(const TuningTable& table) {
-  return table.path + '\0' + table.stale + '\0' + table.text;
-}
-
-TuningTable table_of(const std::string& letter) {
-  const std::size_t path_end = letter.find('\0');
-  const std::size_t stale_end = letter.find('\0', path_end + 1);
-  detail::check(stale_end < letter.size(), "rank 0 sends a path, a remark and a file",
-                letter.size());
-  TuningTable table{.path = letter.substr(0, path_end),
-                    .text = letter.substr(stale_end + 1),
-                    .stale = letter.substr(path_end + 1, stale_end - path_end - 1)};
-  table.tuning = tune::parse_tuning(table.text, table.path);
-  return table;
+  return table.path + '\0' + table.stale.substr(0, remark_bytes_max) + '\0' + table.text;
 }
 
 void require_one_setting(std::span<const TuningCard> cards) {
@@ -95,32 +85,63 @@ void require_no_refusal(Communicator::Implementation& communicator, SetUpCall& c
               "rank " + std::to_string(rank) + ": " + all[rank].text);
 }
 
-/// `mine` of rank 0, on all ranks.  In each step the ranks below `reach` have the bytes, and each
-/// of them sends them to the rank that is so many further on.
+/// `mine` of rank 0, on all ranks.  Along a binomial tree, in steps that follow each other: in the
+/// swap t, the ranks below 2^l send the step t - l to the rank that is 2^l further on, for each l.
 std::string from_rank_0(Communicator::Implementation& communicator, SetUpCall& call,
-                        std::string mine, std::size_t bytes) {
+                        std::string mine, std::uint64_t bytes) {
   const std::uint64_t self = index_of(communicator.exchange.self());
   const std::uint64_t count = communicator.exchange.rank_count();
-  const auto rank_of = [](std::uint64_t number) {
-    return Rank{static_cast<std::uint32_t>(number)};
-  };
-  mine.resize(bytes);
-  for (std::size_t begin = 0; begin < bytes; begin += step_bytes) {
-    const std::span<char> own = std::span(mine).subspan(begin, std::min(step_bytes, bytes - begin));
-    std::vector<std::byte> received(own.size());
-    for (std::uint64_t reach = 1; reach < count; reach *= 2) {
-      std::vector<Rank> partners;
-      if (self < reach && self + reach < count) partners.push_back(rank_of(self + reach));
-      if (self >= reach && self < 2 * reach) partners.push_back(rank_of(self - reach));
-      const auto to_send = std::as_bytes(own);
-      communicator.swap(call, partners, own.size(),
-                        partners.empty() ? std::span<const std::byte>{} : to_send,
-                        partners.empty() ? std::span<std::byte>{} : std::span(received));
-      if (!partners.empty() && self >= reach)
-        std::memcpy(own.data(), received.data(), received.size());
+  const std::size_t record_bytes = std::min<std::size_t>(bytes_of_step(count), bytes);
+  const std::uint64_t steps = (bytes + record_bytes - 1) / record_bytes;
+  const auto levels = static_cast<std::uint64_t>(std::bit_width(count - 1));
+  mine.resize(steps * record_bytes);
+  std::vector<std::byte> to_send, received;
+  for (std::uint64_t t = 0; t + 1 < steps + levels; ++t) {
+    std::vector<Rank> partners;
+    std::optional<std::size_t> parent;  // among the partners
+    std::span<char> own;                // where its record belongs
+    to_send.clear();
+    for (std::uint64_t level = 0; level < levels && level <= t; ++level) {
+      const std::uint64_t step = t - level, reach = std::uint64_t{1} << level;
+      if (step >= steps) continue;
+      const bool sends = self < reach && self + reach < count;
+      const bool receives = self >= reach && self < 2 * reach;
+      if (!sends && !receives) continue;
+      const std::span<char> record = std::span(mine).subspan(step * record_bytes, record_bytes);
+      if (receives) {
+        parent = partners.size();
+        own = record;
+      }
+      partners.push_back(Rank{static_cast<std::uint32_t>(sends ? self + reach : self - reach)});
+      const auto sent = std::as_bytes(record);  // to a parent, who does not look at it
+      to_send.insert(to_send.end(), sent.begin(), sent.end());
     }
+    received.resize(to_send.size());
+    communicator.swap(call, partners, record_bytes, to_send, received);
+    if (parent) std::memcpy(own.data(), &received[*parent * record_bytes], record_bytes);
   }
+  mine.resize(bytes);
   return mine;
+}
+
+/// What rank 0 has sent, on all ranks, or the same Error on all ranks.
+TuningTable open_letter(Communicator::Implementation& communicator, SetUpCall& call,
+                        const std::string& letter, const TuningCard& of_rank_0) {
+  TuningTable table;
+  std::uint8_t is_whole = 1;
+  try {
+    table = table_of_letter(letter, of_rank_0);
+  } catch (const Error&) {
+    is_whole = 0;
+  }
+  std::vector<std::uint8_t> all(communicator.exchange.rank_count());
+  communicator.gather(call, std::as_bytes(std::span(&is_whole, 1)),
+                      std::as_writable_bytes(std::span(all)));
+  if (const auto first = std::find(all.begin(), all.end(), 0); first != all.end())
+    throw Error(ErrorCode::mismatch, "rank " + std::to_string(first - all.begin()) +
+                                         " has not got the tuning file of rank 0 as it was sent; "
+                                         "give all ranks one file, or set TUTTI_TUNING=off");
+  return table;
 }
 
 std::string words_of_preset(const tune::Machine& preset, const verbs::PortCard& slowest) {
@@ -153,7 +174,7 @@ TuningInForce in_force(const TuningTable* table, const std::string& whose,
     tuning.findings.clear();
     made.table += ", of which the machine alone counts (TUTTI_TUNING=model)";
   }
-  if (tuning.machine == tune::Machine{}) made.table += "; " + words_of_preset(preset, slowest);
+  if (!tune::is_described(tuning.machine)) made.table += "; " + words_of_preset(preset, slowest);
   if (!table->stale.empty()) made.table += "; " + table->stale;
   made.knowledge = tune::tuned(preset, std::move(tuning), bits);
   return made;
@@ -165,11 +186,44 @@ std::string why_none_of(TuningMode mode) {
 
 }  // namespace
 
+std::size_t bytes_of_step(std::uint64_t rank_count) {
+  const auto ranks = static_cast<std::uint32_t>(std::min<std::uint64_t>(rank_count, UINT32_MAX));
+  return std::min(bootstrap::wire::chunk_bytes_max(ranks), bootstrap::Board::chunk_bytes_max) -
+         sizeof(Rank);
+}
+
+void require_sendable(const TuningCard& of_rank_0) {
+  if (of_rank_0.letter_bytes <= letter_bytes_max) return;
+  throw Error(ErrorCode::mismatch,
+              "rank 0 announces a tuning file of " + std::to_string(of_rank_0.letter_bytes) +
+                  " bytes, of which there may be " + std::to_string(letter_bytes_max) +
+                  ": give all ranks one file, or set TUTTI_TUNING=off");
+}
+
+TuningTable table_of_letter(const std::string& letter, const TuningCard& of_rank_0) {
+  const std::size_t path_end = letter.find('\0');
+  const std::size_t stale_end =
+      path_end == std::string::npos ? path_end : letter.find('\0', path_end + 1);
+  if (stale_end == std::string::npos)
+    throw Error(ErrorCode::mismatch, "rank 0 has not sent a path, a remark and a file");
+  TuningTable table{.path = letter.substr(0, path_end),
+                    .text = letter.substr(stale_end + 1),
+                    .stale = letter.substr(path_end + 1, stale_end - path_end - 1)};
+  if (letter.size() != of_rank_0.letter_bytes || hash_of(table.text) != of_rank_0.table_hash)
+    throw Error(ErrorCode::mismatch, table.path + " of rank 0 has changed on its way");
+  table.tuning = tune::parse_tuning(table.text, table.path);
+  return table;
+}
+
 TuningCard tuning_card_of(const Context::Implementation& context) {
-  const FoundTable& found = context.found_table;
-  TuningCard card{.mode = static_cast<std::uint32_t>(context.settings.tuning),
-                  .keeps_bits = context.settings.tuning_keeps_bits ? 1u : 0u,
-                  .is_refused = found.refusal ? 1u : 0u};
+  TuningCard card = tuning_card_of(context.found_table);
+  card.mode = static_cast<std::uint32_t>(context.settings.tuning);
+  card.keeps_bits = context.settings.tuning_keeps_bits ? 1u : 0u;
+  return card;
+}
+
+TuningCard tuning_card_of(const FoundTable& found) {
+  TuningCard card{.is_refused = found.refusal ? 1u : 0u};
   if (!found.table) return card;
   card.table_hash = hash_of(found.table->text);
   card.letter_bytes = letter_of(*found.table).size();
@@ -196,8 +250,10 @@ std::shared_ptr<const TuningInForce> agree_on_tuning(Communicator::Implementatio
   };
   if (is_one) return made(own ? &*own : nullptr, "", why_none_of(settings.tuning));
   if (!has_table(cards[0])) return made(nullptr, "", ": rank 0 has none, as others have");
-  const TuningTable of_rank_0 =
-      table_of(from_rank_0(communicator, call, own ? letter_of(*own) : "", cards[0].letter_bytes));
+  require_sendable(cards[0]);
+  const TuningTable of_rank_0 = open_letter(
+      communicator, call,
+      from_rank_0(communicator, call, own ? letter_of(*own) : "", cards[0].letter_bytes), cards[0]);
   return made(&of_rank_0, " of rank 0, as not all ranks have it", "");
 }
 

@@ -36,16 +36,20 @@ std::string read_file(const std::string& path) {
 }
 
 /// Puts a table or a remark into `found`.  Throws Error if the file cannot be read, or is refused.
-void consider(const std::string& path, const tune::Fingerprint& machine, FoundTable& found) {
+void consider(const std::string& path, tune::Fingerprint machine, TuningMode mode,
+              FoundTable& found) {
   TuningTable table{.path = path, .text = read_file(path)};
   table.tuning = tune::parse_tuning(table.text, path);
+  // What a machine takes does not depend on which schedules there are.
+  if (mode == TuningMode::model) machine.registry = table.tuning.made_on.registry;
   const tune::Applicability holds = tune::applicability(table.tuning.made_on, machine);
   switch (holds.applies) {
     case tune::Applies::no:
       found.remarks.push_back(path + ": " + holds.why);
       return;
     case tune::Applies::stale:
-      table.stale = holds.why;
+      if (mode != TuningMode::model || tune::is_described(table.tuning.machine))
+        table.stale = holds.why;
       break;
     case tune::Applies::yes:
       break;
@@ -53,10 +57,10 @@ void consider(const std::string& path, const tune::Fingerprint& machine, FoundTa
   found.table = std::move(table);
 }
 
-FoundTable named_table(const std::string& path, const tune::Fingerprint& machine) {
+FoundTable named_table(const std::string& path, const tune::Fingerprint& machine, TuningMode mode) {
   FoundTable found;
   try {
-    consider(path, machine, found);
+    consider(path, machine, mode, found);
   } catch (const Error& error) {
     found.refusal =
         Error(ErrorCode::invalid_argument,
@@ -112,12 +116,13 @@ std::vector<std::string> tuning_paths() {
 
 FoundTable find_table(const ContextSettings& settings, const tune::Fingerprint& machine) {
   if (settings.tuning == TuningMode::off) return {};
-  if (!settings.tuning_file.empty()) return named_table(settings.tuning_file, machine);
+  if (!settings.tuning_file.empty())
+    return named_table(settings.tuning_file, machine, settings.tuning);
   FoundTable found;
   for (const std::string& path : tuning_paths()) {
     if (found.table || !is_there(path)) continue;
     try {
-      consider(path, machine, found);
+      consider(path, machine, settings.tuning, found);
     } catch (const Error& error) {
       found.remarks.push_back(error.what());
     }
@@ -130,7 +135,7 @@ std::string contents_of(const tune::Tuning& tuning) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
   };
   return counted(tuning.findings.size(), "finding") + ", " + counted(tuning.rules.size(), "rule") +
-         (tuning.machine == tune::Machine{} ? ", no machine" : ", machine " + tuning.machine.name);
+         (tune::is_described(tuning.machine) ? ", machine " + tuning.machine.name : ", no machine");
 }
 
 }  // namespace tutti::runtime

@@ -5,6 +5,7 @@
 // of a list that can be used is taken, and what is wrong with the others is a remark.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <tutti/status.hpp>
@@ -16,6 +17,9 @@
 #include "verbs/wire.hpp"
 
 namespace tutti::runtime {
+
+/// Far more than any tuner writes; a longer file is refused.
+inline constexpr std::size_t tuning_file_bytes_max = std::size_t{16} << 20;
 
 /// What tells this machine from others.  A network that is emulated is another device, and where
 /// time is simulated, the CPU does not matter.
@@ -30,7 +34,8 @@ struct TuningTable {
   std::string path = {};
   std::string text = {};  // of the file
   tune::Tuning tuning = {};
-  std::string stale = {};  // why it may not hold any more, as a sentence; empty: it holds
+  // Why what counts of it (TuningMode) may not hold any more, as a sentence; empty: it holds.
+  std::string stale = {};
 };
 
 /// What a process finds.

@@ -541,7 +541,34 @@ std::string family(const Choice& choice) {
          (choice.variant().fans.is_chain ? " along a chain" : "");
 }
 
+bool has_vector(const Choice& choice) {
+  const Choice& across = innermost(choice);
+  return !across.variant().per_round.empty() && across.variant().turns == 0 &&
+         across.row().takes != PerRoundIs::uniform;
+}
+
+/// With another vector, for that request; nothing: there is no such choice.
+std::optional<Choice> asked_for(const Choice& choice, const plan::PerRound& vector,
+                                const CollectiveRequest& request, const Topology& topology,
+                                const Knowledge& knowledge) {
+  CollectiveRequest asked = request;
+  asked.only = Chooser::with_vector(choice, vector).name();
+  return Chooser(asked, topology, knowledge).try_choose();
+}
+
 }  // namespace
+
+std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
+                                         const Topology& topology, const Knowledge& knowledge) {
+  std::vector<Choice> uniform;
+  if (!has_vector(choice)) return uniform;
+  const std::uint32_t members = innermost(choice).plan(Rank{0}).rank_count;
+  for (std::uint32_t n = 1; n <= 7; ++n)
+    if (std::optional<Choice> one =
+            asked_for(choice, plan::uniform(members, n), request, topology, knowledge))
+      uniform.push_back(std::move(*one));
+  return uniform;
+}
 
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count) {
@@ -570,31 +597,22 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     add(others[taken++]);
   // Vectors, where the best one has one to vary.
   const Choice best = all.front();
-  const Choice& across = innermost(best);
-  const plan::PerRound& vector = across.variant().per_round;
-  const bool has_vector =
-      !vector.empty() && across.variant().turns == 0 && across.row().takes != PerRoundIs::uniform;
-  const auto ask_for = [&](const plan::PerRound& other) -> std::optional<Choice> {
-    CollectiveRequest asked = request;
-    asked.only = Chooser::with_vector(best, other).name();
-    Chooser named(asked, topology, knowledge);
-    return named.try_choose();
-  };
-  if (has_vector) {
+  if (has_vector(best)) {
+    const plan::PerRound& vector = innermost(best).variant().per_round;
     const std::uint32_t last = vector.back();
     for (const std::uint32_t entry : {last - 1, last + 1}) {
       plan::PerRound neighbour = vector;
       neighbour.back() = entry;
       if (entry == 0) neighbour.pop_back();
       if (neighbour.empty()) continue;
-      if (std::optional<Choice> choice = ask_for(neighbour)) add(std::move(*choice));
+      if (std::optional<Choice> choice = asked_for(best, neighbour, request, topology, knowledge))
+        add(std::move(*choice));
     }
-    std::optional<Choice> best_uniform;
-    for (std::uint32_t n = 1; n <= 7; ++n)
-      if (std::optional<Choice> choice = ask_for(plan::uniform(across.plan(Rank{0}).rank_count, n));
-          choice && (!best_uniform || choice->cost() < best_uniform->cost()))
-        best_uniform = std::move(choice);
-    if (best_uniform) add(std::move(*best_uniform));
+    const std::vector<Choice> uniform = with_uniform_vectors(best, request, topology, knowledge);
+    const auto least_uniform = std::min_element(
+        uniform.begin(), uniform.end(),
+        [](const Choice& left, const Choice& right) { return left.cost() < right.cost(); });
+    if (least_uniform != uniform.end()) add(*least_uniform);
   }
   // What is chosen without a file, and then whatever is left.
   if (std::optional<Choice> choice =

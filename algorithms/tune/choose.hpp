@@ -78,6 +78,11 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 
+/// `choice` for that request, with 1 to 7 messages in each round instead of the messages that it
+/// has (the paper's vectors), as far as they can be asked for; empty if it has none to vary.
+std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
+                                         const Topology& topology, const Knowledge& knowledge);
+
 /// Everything that a price decided about: all rows and variants that are considered.  A test or a
 /// verification compares their times.
 std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,

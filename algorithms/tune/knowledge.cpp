@@ -12,8 +12,7 @@ Knowledge untuned(const Machine& machine) {
 
 Knowledge tuned(const Machine& machine, Tuning tuning, TuningBits bits) {
   Knowledge knowledge = untuned(machine);
-  // A file may hold rules alone.
-  if (!tuning.machine.name.empty()) knowledge.machine = std::move(tuning.machine);
+  if (is_described(tuning.machine)) knowledge.machine = std::move(tuning.machine);
   knowledge.rules = std::move(tuning.rules);
   knowledge.corrections = Corrections(tuning.findings);
   knowledge.findings = std::move(tuning.findings);

@@ -59,6 +59,11 @@ struct Machine {
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
+/// Whether something describes a machine: a tuning file may hold rules or findings alone.
+inline bool is_described(const Machine& machine) {
+  return machine != Machine{};
+}
+
 /// "qdr", "fdr", "edr", "hdr", "ndr", "roce100", "roce25", "roce10".  Throws
 /// Error{invalid_argument} for others.
 const Machine& machine_preset(std::string_view name);

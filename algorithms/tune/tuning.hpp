@@ -97,7 +97,7 @@ struct Rule {
 
 struct Tuning {
   Fingerprint made_on = {};  // empty: it holds everywhere
-  Machine machine = {};      // without a name: the file has none
+  Machine machine = {};      // unless is_described(): the file has none
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};
   friend bool operator==(const Tuning&, const Tuning&) = default;

@@ -424,7 +424,7 @@ std::string text_of(const Tuning& tuning) {
   std::vector<std::string> parts{"  " + text_member("format", format_name)};
   if (tuning.made_on != Fingerprint{})
     parts.push_back("  " + member("made_on", line_of(tuning.made_on)));
-  if (tuning.machine != Machine{}) {
+  if (is_described(tuning.machine)) {
     std::vector<std::string> lines{"    " + text_member("name", tuning.machine.name)};
     for (const Parameter parameter : all_parameters)
       lines.push_back("    " + member(key_of(parameter), line_of(tuning.machine[parameter])));

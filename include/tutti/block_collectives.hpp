@@ -13,9 +13,10 @@
 // Ways.  Each block is sent once and directly, with these exceptions:
 //  * A block of an allgather(v) enters each node once.  Among more than 9 nodes of one size blocks
 //    are passed on (TUTTI_PER_ROUND says how), so that a rank has O(log P) connections.
-//  * Blocks of up to 1 KiB of gather(v), scatter(v) and alltoall travel in one message with the
-//    blocks of the other ranks of their node, where that saves messages; in an alltoall also with
-//    the blocks for the other ranks of the target's node.
+//  * Small blocks of gather(v), scatter(v) and alltoall travel in one message with the blocks of
+//    the other ranks of their node, where that costs less, and never above 1 KiB: among 3 nodes of
+//    3 ranks up to some 256 bytes by the prices of FDR; in an alltoall also with the blocks for the
+//    other ranks of the target's node.
 //  * Where the root of a gather(v) or scatter(v) would be connected with more than 31 ranks of
 //    other nodes, blocks are passed on along a binomial tree over the nodes: the root is then
 //    connected with log2 of their number.

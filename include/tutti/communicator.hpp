@@ -57,8 +57,8 @@ enum class TuningMode : std::uint8_t {
                // link's rate
   model,       // prices alone, by what the file says of the machine; its rules and findings do not
                // count
-  first_call,  // as file, and when an operation is made, a few schedules are timed, in 50 ms at
-               // most
+  first_call,  // as file, and when an operation is made, a few schedules are timed, none of
+               // them begun after 50 ms
   off,         // prices on a network of the link's rate; no file is read
 };
 

@@ -376,7 +376,7 @@ TUTTI_EXPORT tutti_status tutti_operation_free(tutti_operation* operation);
 /* Operation, sequence number, round and the ranks still missing.  Not for the data path. */
 TUTTI_EXPORT size_t tutti_describe(const tutti_operation* operation, char* text, size_t bytes);
 TUTTI_EXPORT size_t tutti_algorithm(const tutti_operation* operation, char* text, size_t bytes);
-/* What was chosen and by what, the prices of the next ones, why others are out, and which tuning
+/* Which schedule runs and why, the prices of the next ones, why others are out, and which tuning
  * table is in force: a line each.  The choice is made once more; not for the data path. */
 TUTTI_EXPORT size_t tutti_explanation(const tutti_operation* operation, char* text, size_t bytes);
 /* Messages of each round: writes up to `room` entries, and returns the number of rounds. */

@@ -16,6 +16,7 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
 #include "runtime/first_call.hpp"
 #include "support/device.hpp"
 #include "verbs/soft/soft_clock.hpp"
@@ -75,13 +76,25 @@ bool is_alike(Exchange& exchange, const Operation& operation) {
   return true;
 }
 
+std::string text_of(const std::vector<std::uint32_t>& per_round) {
+  std::string text;
+  for (const std::uint32_t n : per_round) text += (text.empty() ? "" : ",") + std::to_string(n);
+  return text;
+}
+
+/// The schedule has to be one over all ranks that goes by a vector.
+bool names_what_runs(const Operation& operation) {
+  return operation.explanation().starts_with("chosen: " + operation.algorithm() + " with " +
+                                             text_of(operation.per_round()) + " a round, ");
+}
+
 int in_virtual_time(Exchange& exchange, std::size_t elements) {
   Context context({.device = "soft0", .tuning = TuningMode::first_call});
   Communicator communicator(context, exchange);
   std::vector<std::uint64_t> source(elements, 1), target(elements);
   Operation timed = make(communicator, elements, source, target);
   if (timed.explanation().find("first call: of ") == std::string::npos) return 2;
-  if (!is_alike(exchange, timed)) return 3;
+  if (!is_alike(exchange, timed) || !names_what_runs(timed)) return 3;
   const std::int64_t taken = virtual_time_of(timed, communicator, exchange);
   std::int64_t best = INT64_MAX;
   for (std::uint32_t n = 1; n <= 7; ++n) {
@@ -151,6 +164,57 @@ TEST(FirstCall, is_no_slower_than_the_model_where_nodes_have_several_ranks) {
   }
 }
 
+/// Lets first calls have found that to be the fastest, for the only request that is known.
+void pretend(Communicator& communicator, const std::string& choice) {
+  auto& known = communicator.implementation().first_calls;
+  if (known.size() == 1) known.begin()->second = {choice, "first call: of 2"};
+}
+
+int against_prices(Exchange& exchange) {
+  Context context({.device = "soft0", .arena_bytes = 1u << 20, .tuning = TuningMode::first_call});
+  Communicator communicator(context, exchange);
+  std::vector<std::uint64_t> source(4096, 1), target(4096);
+  constexpr const char* four = "two_partial_dissemination with 4 a round";
+  constexpr const char* by_four =
+      "chosen: two_partial_dissemination with 4 a round, by first calls\n  otherwise chosen: ";
+  (void)make(communicator, 4096, source, target);
+  pretend(communicator, four);
+  {
+    Operation known = make(communicator, 4096, source, target);
+    if (known.per_round() != std::vector<std::uint32_t>{4} || !names_what_runs(known)) return 2;
+    if (!known.explanation().starts_with(by_four) || !complete(known)) return 3;
+  }
+  // The arena is filled until there is nearly, but not quite, room for it.
+  std::vector<Operation> others;
+  for (;;) {
+    try {
+      (void)make(communicator, 4096, source, target, {4});
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::limit_exceeded) return 4;
+      break;
+    }
+    others.push_back(make(communicator, 512, source, target, {2, 1}));
+  }
+  Operation by_price = make(communicator, 4096, source, target);
+  if (by_price.algorithm() == "two_partial_dissemination") return 5;
+  if (!by_price.explanation().starts_with("chosen: " + by_price.algorithm())) return 6;
+  if (by_price.explanation().find(std::string("there was no room for ") + four) ==
+      std::string::npos)
+    return 7;
+  return complete(by_price) && target.back() == exchange.rank_count() ? 0 : 8;
+}
+
+TEST(FirstCall, says_what_runs_and_goes_by_price_where_there_is_no_room_for_it) {
+  ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
+  soft::VirtualTime time(5);
+  const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    return against_prices(exchange);
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
 /// Binds each of two ranks to a CPU of its own, without which the model decides alone.
 bool bind(std::size_t self) {
   const std::vector<unsigned> cpus = detail::allowed_cpus().list();
@@ -191,6 +255,7 @@ int in_real_time(Exchange& exchange) {
   // An equal request is known, and takes no more time than others do.
   Operation second = make(communicator, elements, source, target);
   if (second.explanation() != first.explanation()) return 8;
+  if (!second.explanation().starts_with("chosen: " + second.algorithm())) return 11;
   if (second.algorithm() != first.algorithm() || second.per_round() != first.per_round()) return 9;
   Operation every[] = {
       barrier(communicator), broadcast(communicator, {.buffer = target.data(), .bytes = 2400}),

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "runtime/settings.hpp"
+#include "runtime/tuning_agreement.hpp"
 #include "runtime/tuning_table.hpp"
 #include "support/device.hpp"
 #include "tune/tuning_file.hpp"
@@ -218,11 +219,111 @@ TEST(Tuning, a_long_table_of_rank_0_reaches_all_ranks) {
         .choice = "dissemination with 1,1 a round", .measured = 2'000'000, .predicted = 2'000'000};
     table.findings.push_back(finding);
   }
-  const std::string text = tune::text_of(table);
-  ASSERT_GT(text.size(), 40'000u);  // several steps
+  // The blanks at the end mean nothing, but make several steps of it.
+  const std::string text = tune::text_of(table) + std::string(3 * runtime::bytes_of_step(6), ' ');
   files.write(0, text);
   run(6, files, outcomes, as_found, "a long table");
   EXPECT_STREQ(outcomes[5].text, "two_partial_dissemination 5");
+}
+
+/// Damages what one rank receives of long records.
+class Damaging : public Exchange {
+ public:
+  Damaging(Exchange& inner, Rank whose) : inner_(inner), whose_(whose) {}
+  Rank self() const noexcept override { return inner_.self(); }
+  std::uint32_t rank_count() const noexcept override { return inner_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    inner_.allgather(mine, all, timeout);
+  }
+  void swap(std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs,
+            Timeout timeout) override {
+    inner_.swap(partners, record_bytes, mine, theirs, timeout);
+    if (self() == whose_ && record_bytes > 500 && !theirs.empty())
+      theirs[theirs.size() - 9] ^= std::byte{1};
+  }
+  void barrier(Timeout timeout) override { inner_.barrier(timeout); }
+
+ private:
+  Exchange& inner_;
+  Rank whose_;
+};
+
+TEST(Tuning, a_table_that_does_not_arrive_as_it_was_sent_is_refused_on_all_ranks) {
+  const Files files;
+  files.write(0, tune::text_of(table_of(fingerprint(), {1, 1})) + std::string(100, ' '));
+  const Outcomes outcomes(4);
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+    const std::size_t self = index_of(exchange.self());
+    ::setenv("XDG_CONFIG_HOME", files.home(self).c_str(), 1);
+    Damaging damaging(exchange, Rank{3});  // at the end of a branch, so that it spoils no other
+    return run_rank(damaging, options_for(exchange), outcomes[self]);
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 4);  // a mismatch
+  expect_one_outcome(outcomes.all(), "damaged");
+  EXPECT_STREQ(outcomes[0].text,
+               "rank 3 has not got the tuning file of rank 0 as it was sent; give all ranks one "
+               "file, or set TUTTI_TUNING=off");
+}
+
+TEST(TuningLetter, is_refused_unless_it_is_what_the_card_announces) {
+  const std::string text = tune::text_of(table_of(fingerprint(), {1, 1}));
+  const Files files;
+  files.write(0, text);
+  ContextOptions named{.device = "soft0"};
+  named.tuning_file = files.path(0);
+  runtime::TuningCard card;
+  {
+    const runtime::FoundTable found =
+        runtime::find_table(runtime::context_settings(named), fingerprint());
+    ASSERT_TRUE(found.table);
+    card = runtime::tuning_card_of(found);
+  }
+  const std::string letter = files.path(0) + '\0' + '\0' + text;
+  EXPECT_EQ(runtime::table_of_letter(letter, card).tuning.rules.size(), 1u);
+  std::string changed = letter;
+  changed.back() = ' ';
+  for (const std::string& wrong :
+       {std::string(), std::string(letter.size(), 'x'), std::string("path\0", 5), changed,
+        letter.substr(0, letter.size() - 1), letter + " "})
+    EXPECT_THROW((void)runtime::table_of_letter(wrong, card), Error) << wrong.size();
+}
+
+TEST(TuningLetter, has_a_bound_and_goes_in_steps_whose_memory_is_bounded) {
+  EXPECT_NO_THROW(runtime::require_sendable({.letter_bytes = runtime::letter_bytes_max}));
+  for (const std::uint64_t bytes : {runtime::letter_bytes_max + 1, UINT64_MAX})
+    EXPECT_THROW(runtime::require_sendable({.letter_bytes = bytes}), Error);
+  // Which all exchanges have room for, with a rank's number.
+  EXPECT_EQ(runtime::bytes_of_step(2), (64u << 10) - 4);
+  EXPECT_EQ(runtime::bytes_of_step(256), (64u << 10) - 4);
+  EXPECT_EQ(runtime::bytes_of_step(4096), (4u << 10) - 4);
+  EXPECT_EQ(runtime::bytes_of_step(1u << 20), (1u << 10) - 4);
+}
+
+TEST(Tuning, what_is_stale_is_said_of_what_counts) {
+  tune::Fingerprint newer = fingerprint(), other = newer;
+  ++newer.registry;
+  other.firmware = "another";
+  tune::Tuning rules = table_of(other, {1, 1});
+  rules.machine = {};
+  const auto stale = [](const tune::Tuning& tuning, TuningMode mode) {
+    const Files files;
+    files.write(0, tune::text_of(tuning));
+    ContextOptions options{.device = "soft0"};
+    options.tuning_file = files.path(0);
+    options.tuning = mode;
+    const runtime::FoundTable found =
+        runtime::find_table(runtime::context_settings(options), fingerprint());
+    return found.table ? found.table->stale : "no table";
+  };
+  // By rules and findings, both; by the machine alone, what changes a machine.
+  EXPECT_NE(stale(table_of(newer, {1}), TuningMode::file), "");
+  EXPECT_NE(stale(table_of(other, {1}), TuningMode::file), "");
+  EXPECT_NE(stale(rules, TuningMode::file), "");
+  EXPECT_EQ(stale(table_of(newer, {1}), TuningMode::model), "");
+  EXPECT_NE(stale(table_of(other, {1}), TuningMode::model), "");
+  EXPECT_EQ(stale(rules, TuningMode::model), "");
 }
 
 TEST(Tuning, where_rank_0_has_no_table_none_is_in_force) {

@@ -256,6 +256,41 @@ TEST(Candidates, are_the_choice_other_families_neighbours_and_a_uniform_vector) 
     }
 }
 
+TEST(Knowledge, takes_whatever_machine_a_file_describes) {
+  const Machine& preset = machine_preset("edr");
+  Machine nameless = machine_preset("hdr");
+  nameless.name.clear();
+  EXPECT_TRUE(is_described(nameless));
+  EXPECT_EQ(tuned(preset, {.machine = nameless}, TuningBits::free).machine, nameless);
+  EXPECT_FALSE(is_described(Tuning().machine));
+  EXPECT_EQ(tuned(preset, {}, TuningBits::free).machine, preset);
+}
+
+TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
+  Topology with_domains = nodes_of(9, 8);
+  for (std::uint32_t rank = 0; rank < with_domains.rank_count; ++rank)
+    with_domains.domain_of.push_back(Node{rank / 4});
+  std::size_t across_nodes = 0, in_domains = 0;
+  for (const Topology& topology : {nodes_of(24), nodes_of(9, 8), with_domains})
+    for (const Choice& choice : rivals(allreduce_of(8), topology, Knowledge().machine.network())) {
+      const std::vector<Choice> uniform =
+          with_uniform_vectors(choice, allreduce_of(8), topology, Knowledge());
+      if (uniform.empty()) continue;
+      // Seven vectors serve whatever members there are; none is taken for another one.
+      std::set<std::string> names;
+      for (const Choice& one : uniform) {
+        names.insert(one.name());
+        EXPECT_EQ(one.plan(Rank{0}).rank_count, choice.plan(Rank{0}).rank_count) << one.name();
+      }
+      EXPECT_EQ(names.size(), uniform.size()) << choice.name();
+      EXPECT_EQ(uniform.size(), 7u) << choice.name();
+      if (choice.variant().across) ++across_nodes;
+      if (choice.variant().across && !topology.domain_of.empty()) ++in_domains;
+    }
+  EXPECT_GT(across_nodes, 0u);
+  EXPECT_GT(in_domains, 0u);
+}
+
 TEST(Explanation, ends_with_what_would_change_the_choice) {
   const std::string text = what_would_flip(allreduce_of(8), nodes_of(16), Knowledge());
   EXPECT_NE(text.find("two_partial_dissemination with "), std::string::npos) << text;
