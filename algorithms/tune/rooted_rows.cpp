@@ -204,6 +204,11 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
 /// rounded.
 std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   constexpr std::uint32_t nodes_max = 128;
+  if (const auto named = vector_in(query.request.only); named && tree == Tree::knomial) {
+    const std::uint32_t node_count =
+        plan::node_count_of(nodes_of(query), query.topology.rank_count);
+    if (!plan::is_executable(node_count, *named)) return {};
+  }
   std::vector<Variant> variants{{.fans = fans_of(query, tree)}};
   if (tree != Tree::fibonacci || !is_priced(query) || query.topology.node_count() > nodes_max)
     return variants;
