@@ -165,7 +165,7 @@ plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
 bool gives_canonical_bits(const Row& row) {
   if (row.collective == Collective::reduce) return row.name == std::string("canonical_tree");
   return row.hierarchy == Hierarchy::flat && row.association == Association::canonical &&
-         row.name != std::string("single_copy");
+         !row.has_other_bits;
 }
 
 /// Whether the call or its context says how it is done.

@@ -230,6 +230,7 @@ constexpr Row tree_row(Collective collective, const char* name) {
               "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
               "flat_tree_zero_copy fibonacci_tree_zero_copy",
           .tree = tree,
+          .has_other_bits = collective == Collective::reduce,
           .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
           .variants = [](const Query& query) { return tree_variants(query, tree); },
           .cost = cost_of_tree,
@@ -240,6 +241,7 @@ constexpr Row chain_row(Collective collective) {
   return {.collective = collective,
           .name = "pipelined_chain",
           .also = "pipelined_chain_zero_copy",
+          .has_other_bits = collective == Collective::reduce,
           .why_not_unasked = why_not_chain,
           .variants =
               [](const Query& query) {
@@ -300,6 +302,7 @@ plan::Plan lanes_plan(const Query& query, const Variant& variant, Rank self) {
 constexpr Row lanes_row(Collective collective) {
   return {.collective = collective,
           .name = "lanes",
+          .has_other_bits = collective == Collective::reduce,
           .why_not_unasked = why_not_lanes,
           .variants = in_lanes,
           .cost =
@@ -314,6 +317,7 @@ constexpr Row single_copy_row(Collective collective) {
   return {
       .collective = collective,
       .name = "single_copy",
+      .has_other_bits = collective == Collective::reduce,
       .why_not_unasked =
           [](const Query& query) {
             const CollectiveRequest& request = query.request;
