@@ -167,6 +167,7 @@ TEST(ChoiceByKnowledge, a_time_that_is_that_of_the_events_corrects_nothing) {
         if (choice.predicted() != time) continue;
         finding.others.push_back({choice.name(), time, choice.predicted()});
       }
+      ASSERT_FALSE(finding.others.empty());
       finding.winner = finding.others.front();
       EXPECT_EQ(finding.winner.choice, before.front().name()) << "it was followed";
       const std::vector<Choice> after = candidates(request, topology, known({}, {finding}), 4);
