@@ -211,7 +211,7 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
                         .operators = tune::operator_class_of(request),
                         .is_noisy = result.is_noisy};
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    tune::Timing timing{racers.choices[i].name(), result.times[i], racers.choices[i].cost()};
+    tune::Timing timing{racers.choices[i].name(), result.times[i], racers.choices[i].predicted()};
     if (i == result.winner)
       finding.winner = std::move(timing);
     else

@@ -531,6 +531,7 @@ constexpr Row table[] = {
     {.collective = allreduce,
      .name = "single_copy",
      .keeps_rank_order = false,
+     .has_other_bits = true,
      .takes = PerRoundIs::nothing,
      .why_not_unasked = why_not_single_copy,
      .cost = [](const Query&, const Variant&) { return Picoseconds{0}; },  // measured: the faster

@@ -135,6 +135,12 @@ bool may_be_named(const Row& row, std::string_view own) {
   return own == name || (own.starts_with(name) && own[name.size()] == ' ');
 }
 
+/// Choice::name() of a row and a variant.
+std::string full_name(const Row& row, const Variant& variant) {
+  return described(row, variant) +
+         (variant.across ? ", " + variant.across->name() + " across" : "");
+}
+
 /// Lines after the first one.
 std::string indented(std::string text) {
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
@@ -163,9 +169,8 @@ plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
 
 /// Whether the bits that come out are those of the canonical tree.
 bool gives_canonical_bits(const Row& row) {
-  if (row.collective == Collective::reduce) return row.name == std::string("canonical_tree");
   return row.hierarchy == Hierarchy::flat && row.association == Association::canonical &&
-         row.name != std::string("single_copy");
+         !row.has_other_bits;
 }
 
 /// Whether the call or its context says how it is done.
@@ -181,7 +186,7 @@ bool fits(const Rule& rule, const CollectiveRequest& request, const Topology& to
          (!rule.agreement || *rule.agreement == request.agreement);
 }
 
-/// "the rule for bytes 0 to 8192".
+/// "the rule for allreduce of 0 to 8192 bytes".
 std::string words_of(const Rule& rule) {
   std::string text = std::string("the rule for ") + name_of(rule.collective);
   if (rule.bytes.to != UINT64_MAX || rule.bytes.from != 0)
@@ -233,6 +238,8 @@ class Chooser {
   }
 
   void only_canonical() { only_canonical_ = true; }
+  /// Takes the messages that it follows from there.
+  void share(std::size_t& budget) { budget_ = &budget; }
 
   Choice choose() const;
 
@@ -252,8 +259,10 @@ class Chooser {
   static void remark(Choice& choice, std::string text) {
     choice.remarks_.push_back(std::move(text));
   }
-  /// Each that was considered, the cheapest first.
-  static std::vector<Choice> by_price(const Choice& choice);
+  /// Each that was considered and has no reason against it, with its price: the cheapest first,
+  /// but those whose events were followed before all others, as their choice was between them.
+  static std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> by_price(
+      const Choice& choice);
   static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
   static Choice with(const Choice& choice, const Choice::Rival& rival);
 
@@ -261,7 +270,7 @@ class Chooser {
   void add_rivals(Choice& choice, const Row& row, const Row* named, const NameParts& only) const;
   void take_cheapest(Choice& choice) const;
   using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
-  static void follow(const Choice& choice, Prices& prices);
+  void follow(const Choice& choice, Prices& prices) const;
   static plan::Picoseconds weighed(const Choice& choice, const Choice::Rival& rival);
 
   const CollectiveRequest& request_;
@@ -271,7 +280,8 @@ class Chooser {
   std::string machine_ = {};
   const Corrections* corrections_ = nullptr;
   bool only_canonical_ = false;
-  bool follows_ = false;  // the events of few ranks decide between the cheapest
+  bool follows_ = false;           // the events of few ranks decide between the cheapest
+  std::size_t* budget_ = nullptr;  // messages to follow, shared; nullptr: a choice has its own
 };
 
 /// The price; and a thirtieth more for holding several payloads where no bits ask for it.
@@ -284,9 +294,10 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 }
 
 /// Puts first what takes least by the events of its plans, of the few cheapest.
-void Chooser::follow(const Choice& choice, Prices& prices) {
-  // All together they take a few milliseconds at most.
-  constexpr std::size_t followed_max = 8, messages_max = 4096;
+void Chooser::follow(const Choice& choice, Prices& prices) const {
+  constexpr std::size_t followed_max = 8;
+  std::size_t own_budget = messages_followed_max;
+  std::size_t& budget = budget_ == nullptr ? own_budget : *budget_;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   std::size_t followed = 0, messages = 0;
@@ -294,15 +305,16 @@ void Chooser::follow(const Choice& choice, Prices& prices) {
     if (followed == followed_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
     const std::size_t more = messages_followed(query, *rival->row, first);
-    if (more > messages_max - messages) break;
+    if (more > budget - messages) break;
     messages += more;
     ++followed;
   }
   if (followed < 2) return;
+  budget -= messages;
   for (std::size_t i = 0; i < followed; ++i) {
     Choice::Rival& rival = *prices[i].second;
-    rival.time =
-        plan_time(query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
+    rival.time = priced_plan_time(
+        query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
     prices[i].first = weighed(choice, rival);
   }
   std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(followed),
@@ -343,14 +355,14 @@ void Chooser::take_cheapest(Choice& choice) const {
     refuse(whose + (out.row->hierarchy == Hierarchy::flat ? "" : "across ") + out.row->name,
            out.why_not, "automatic");
   }
-  const Choice::Rival* best = priced.front();
+  Choice::Rival* best = priced.front();
   // One alone needs no price, which may take longer to compute than its plan.
   if (priced.size() > 1) {
     Prices prices;
     for (Choice::Rival* const rival : priced) {
       detail::check(rival->row->cost != nullptr, "rows that are considered together have prices");
       if (corrections_ != nullptr && !corrections_->empty())
-        rival->factor = corrections_->factor(family_of(with(choice, *rival).name()),
+        rival->factor = corrections_->factor(family_of(full_name(*rival->row, rival->variant)),
                                              request_.collective, request_.bytes(),
                                              topology_.node_count(), topology_.largest_node());
       prices.emplace_back(weighed(choice, *rival), rival);
@@ -362,6 +374,8 @@ void Chooser::take_cheapest(Choice& choice) const {
   }
   choice.row_ = best->row;
   choice.variant_ = best->variant;
+  choice.time_ = best->time;
+  choice.follows_alone_ = follows_ && priced.size() == 1;
 }
 
 Choice Chooser::choose() const {
@@ -400,21 +414,23 @@ Choice Chooser::with(const Choice& choice, const Choice::Rival& rival) {
   other.machine_ = choice.machine_;
   other.row_ = rival.row;
   other.variant_ = rival.variant;
+  other.time_ = rival.time;
   return other;
 }
 
-std::vector<Choice> Chooser::by_price(const Choice& choice) {
-  std::vector<const Choice::Rival*> priced;
+std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Chooser::by_price(
+    const Choice& choice) {
+  std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> priced;
   for (const Choice::Rival& rival : choice.rivals_)
-    if (rival.why_not.empty()) priced.push_back(&rival);
-  if (priced.size() > 1)
-    std::stable_sort(priced.begin(), priced.end(),
-                     [&](const Choice::Rival* left, const Choice::Rival* right) {
-                       return choice.price_of(*left) < choice.price_of(*right);
-                     });
-  std::vector<Choice> choices;
-  for (const Choice::Rival* const rival : priced) choices.push_back(with(choice, *rival));
-  return choices;
+    if (rival.why_not.empty()) priced.emplace_back(0, &rival);
+  if (priced.size() < 2) return priced;  // see take_cheapest()
+  for (auto& [price, rival] : priced) price = choice.price_of(*rival);
+  std::stable_sort(priced.begin(), priced.end(), [](const auto& left, const auto& right) {
+    const bool is_followed = left.second->time.has_value();
+    if (is_followed != right.second->time.has_value()) return is_followed;
+    return left.first < right.first;
+  });
+  return priced;
 }
 
 /// Returns it with another vector: its own, or that of the schedule across.
@@ -435,44 +451,50 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 
 std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
                            const plan::Network& network) {
-  return Chooser::by_price(choose(request, topology, network));
+  const Choice choice = choose(request, topology, network);
+  std::vector<Choice> all;
+  for (const auto& [price, rival] : Chooser::by_price(choice))
+    all.push_back(Chooser::with(choice, *rival));
+  return all;
 }
 
 namespace {
 
-/// Whether only what has the bits of the canonical tree may be chosen; or, where the choice without
-/// a file has other ones and is to be kept, that choice.
+/// Where bits are kept: the choice without a file, and whether others may take its place because
+/// they have the bits of the canonical tree as it has.
 struct Kept {
+  std::optional<Choice> untuned = {};  // nothing: any bits may come out
   bool is_canonical = false;
-  std::optional<Choice> untuned = {};
+
+  bool decides() const noexcept { return untuned && !is_canonical; }
 };
 Kept kept_bits(const CollectiveRequest& request, const Topology& topology,
-               const Knowledge& knowledge) {
+               const Knowledge& knowledge, std::size_t& budget) {
   if (knowledge.bits == TuningBits::free || operator_class_of(request) == OperatorClass::none ||
       !order_shows_in_bits(request.reduction))
     return {};
-  Choice choice = Chooser(request, topology, untuned(knowledge.untuned)).choose();
-  if (gives_canonical_bits(choice.row())) return {.is_canonical = true};
-  return {.untuned = std::move(choice)};
+  const Knowledge without_file = untuned(knowledge.untuned);
+  Chooser chooser(request, topology, without_file);
+  chooser.share(budget);
+  Kept kept{.untuned = chooser.choose()};
+  kept.is_canonical = gives_canonical_bits(kept.untuned->row());
+  return kept;
 }
 
 /// The choice of the first rule that fits and serves; remarks on those that do not.
 std::optional<Choice> by_rule(const CollectiveRequest& request, const Topology& topology,
-                              const Knowledge& knowledge, bool only_canonical,
+                              const Knowledge& knowledge, bool only_canonical, std::size_t& budget,
                               std::vector<std::string>& remarks) {
   for (const Rule& rule : knowledge.rules) {
     if (!fits(rule, request, topology)) continue;
     const CollectiveRequest ruled = with_rule(request, rule);
     Chooser chooser(ruled, topology, knowledge);
+    chooser.share(budget);
     if (only_canonical) chooser.only_canonical();
     std::string why;
     if (std::optional<Choice> choice = chooser.try_choose(&why)) {
-      // One that is asked for by name is not looked at for its bits.
-      if (!only_canonical || gives_canonical_bits(choice->row())) {
-        Chooser::decide(*choice, "as " + words_of(rule) + " says");
-        return choice;
-      }
-      why = "gives other bits than the choice without a tuning file";
+      Chooser::decide(*choice, "as " + words_of(rule) + " says");
+      return choice;
     }
     remarks.push_back(words_of(rule) + " is passed over: " + why);
   }
@@ -505,18 +527,22 @@ std::optional<Choice> by_finding(const CollectiveRequest& request, const Topolog
 
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge) {
-  std::vector<std::string> remarks;
-  std::optional<Choice> choice;
-  if (says_how(request)) return Chooser(request, topology, knowledge).choose();
-  Kept kept = kept_bits(request, topology, knowledge);
-  if (kept.untuned) {
+  if (!request.only.empty()) return Chooser(request, topology, knowledge).choose();
+  std::size_t budget = messages_followed_max;
+  Kept kept = kept_bits(request, topology, knowledge, budget);
+  if (kept.decides()) {
     Chooser::decide(*kept.untuned, "kept as without a tuning file, for the bits of results");
     return std::move(*kept.untuned);
   }
-  choice = by_rule(request, topology, knowledge, kept.is_canonical, remarks);
-  if (!choice) choice = by_finding(request, topology, knowledge, kept.is_canonical, remarks);
+  std::vector<std::string> remarks;
+  std::optional<Choice> choice;
+  if (!says_how(request)) {
+    choice = by_rule(request, topology, knowledge, kept.is_canonical, budget, remarks);
+    if (!choice) choice = by_finding(request, topology, knowledge, kept.is_canonical, remarks);
+  }
   if (!choice) {
     Chooser chooser(request, topology, knowledge);
+    chooser.share(budget);
     if (kept.is_canonical) chooser.only_canonical();
     choice = chooser.choose();
   }
@@ -529,16 +555,6 @@ namespace {
 /// The innermost choice, whose vector is that of the rounds across.
 const Choice& innermost(const Choice& choice) {
   return choice.variant().across ? innermost(*choice.variant().across) : choice;
-}
-
-/// Without the parameters: what is of one family is alike but for these.
-std::string family(const Choice& choice) {
-  std::string name = choice.row().name;
-  for (const Choice* across = choice.variant().across.get(); across != nullptr;
-       across = across->variant().across.get())
-    name += std::string(", ") + across->row().name;
-  return name + (choice.variant().turns > 0 ? " in turns" : "") +
-         (choice.variant().fans.is_chain ? " along a chain" : "");
 }
 
 bool has_vector(const Choice& choice) {
@@ -578,25 +594,30 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     if (found.size() < count && names.insert(choice.name()).second)
       found.push_back(std::move(choice));
   };
-  const Kept kept = kept_bits(request, topology, knowledge);
-  if (kept.untuned || says_how(request)) return found;
+  if (says_how(request)) return found;
+  std::size_t budget = messages_followed_max;
+  const Kept kept = kept_bits(request, topology, knowledge, budget);
+  if (kept.decides()) return found;
   Chooser chooser(request, topology, knowledge);
+  chooser.share(budget);
   if (kept.is_canonical) chooser.only_canonical();
   const std::optional<Choice> priced = chooser.try_choose();
   if (!priced) return found;
-  const std::vector<Choice> all = Chooser::by_price(*priced);
+  const auto all = Chooser::by_price(*priced);
   // Half of the places are for other families that are not far behind, if there are any.
-  std::set<std::string> families{family(found.front())};
-  std::vector<Choice> others;
-  for (const Choice& choice : all)
-    if (families.insert(family(choice)).second) others.push_back(choice);
-  std::size_t taken = 0;
-  const plan::Picoseconds least = all.size() > 1 ? all.front().cost() : 0;
-  while (taken < others.size() && found.size() < (count + 1) / 2 &&
-         others[taken].cost() <= least + least / 2)
-    add(others[taken++]);
+  const plan::Picoseconds most = all.front().first + all.front().first / 2;
+  std::set<std::string> families{family_of(found.front().name())};
+  std::vector<Choice> others;  // what is left
+  for (const auto& [price, rival] : all) {
+    if (!families.insert(family_of(full_name(*rival->row, rival->variant))).second) continue;
+    Choice choice = Chooser::with(*priced, *rival);
+    if (found.size() < (count + 1) / 2 && price <= most)
+      add(std::move(choice));
+    else
+      others.push_back(std::move(choice));
+  }
   // Vectors, where the best one has one to vary.
-  const Choice best = all.front();
+  const Choice best = Chooser::with(*priced, *all.front().second);
   if (has_vector(best)) {
     const plan::PerRound& vector = innermost(best).variant().per_round;
     const std::uint32_t last = vector.back();
@@ -615,10 +636,12 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     if (least_uniform != uniform.end()) add(*least_uniform);
   }
   // What is chosen without a file, and then whatever is left.
-  if (std::optional<Choice> choice =
-          Chooser(request, topology, untuned(knowledge.untuned)).try_choose())
+  if (kept.untuned)
+    add(*kept.untuned);
+  else if (std::optional<Choice> choice =
+               Chooser(request, topology, untuned(knowledge.untuned)).try_choose())
     add(std::move(*choice));
-  for (; taken < others.size(); ++taken) add(others[taken]);
+  for (Choice& choice : others) add(std::move(choice));
   return found;
 }
 
@@ -706,6 +729,13 @@ bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topo
     return false;
   CollectiveRequest with_room = request;
   with_room.ring_room = RingRoom::there;
+  const plan::Network network = knowledge.machine.network();
+  const Query query{with_room, topology, network};
+  if (std::none_of(registry().begin(), registry().end(), [&](const Row& row) {
+        return row.is_flow && row.collective == request.collective &&
+               why_not(row, query, nullptr).empty();
+      }))
+    return false;
   try {
     return choose(with_room, topology, knowledge).row().is_flow;
   } catch (const Error&) {
@@ -718,8 +748,17 @@ plan::Picoseconds Choice::cost() const {
 }
 
 plan::Picoseconds Choice::price_of(const Rival& rival) const {
-  return corrected(rival.time > 0 ? rival.time : rival.row->cost(query(), rival.variant),
+  return corrected(rival.time ? *rival.time : rival.row->cost(query(), rival.variant),
                    rival.factor);
+}
+
+plan::Picoseconds Choice::predicted() const {
+  if (row_->cost == nullptr) return 0;
+  if (time_) return *time_;
+  // What is asked for by name was compared with nothing; among others it might be followed.
+  if (follows_alone_ && messages_followed(query(), *row_, first_plan()) <= messages_followed_max)
+    return priced_plan_time(query(), [&](Rank self) { return plan(self); });
+  return cost();
 }
 
 plan::Plan Choice::plan(Rank self) const {
@@ -732,8 +771,7 @@ const plan::Plan& Choice::first_plan() const {
 }
 
 std::string Choice::name() const {
-  return described(*row_, variant_) +
-         (variant_.across ? ", " + variant_.across->name() + " across" : "");
+  return full_name(*row_, variant_);
 }
 
 std::string Choice::explanation() const {
@@ -743,17 +781,12 @@ std::string Choice::explanation() const {
 std::string Choice::explanation_for(const CollectiveRequest& asked) const {
   std::vector<const Rival*> priced;
   const Rival* chosen = nullptr;
-  for (const Rival& rival : rivals_) {
-    if (!rival.why_not.empty()) continue;
-    if (rival.row->cost != nullptr) priced.push_back(&rival);
-    if (chosen == nullptr && rival.row == row_ &&
+  for (const auto& [price, rival] : Chooser::by_price(*this))
+    if (rival->row->cost != nullptr) priced.push_back(rival);
+  for (const Rival& rival : rivals_)
+    if (chosen == nullptr && rival.why_not.empty() && rival.row == row_ &&
         described(*row_, rival.variant) == described(*row_, variant_))
       chosen = &rival;
-  }
-  if (priced.size() > 1)
-    std::stable_sort(priced.begin(), priced.end(), [&](const Rival* left, const Rival* right) {
-      return price_of(*left) < price_of(*right);
-    });
   const auto price_text = [&](const Rival& rival) {
     if (rival.row->cost == nullptr) return std::string("without a price");
     const plan::Picoseconds price = price_of(rival);

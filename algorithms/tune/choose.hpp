@@ -2,6 +2,8 @@
 // least.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <tutti/types.hpp>
 #include <vector>
@@ -18,7 +20,11 @@ class Choice {
  public:
   const Row& row() const noexcept { return *row_; }
   const Variant& variant() const noexcept { return variant_; }
+  /// The price of the row: a closed form.
   plan::Picoseconds cost() const;
+  /// What corrections multiply: the time of its events where choose() follows them, else cost().  0
+  /// where it has no price.
+  plan::Picoseconds predicted() const;
 
   plan::Plan plan(Rank self) const;
   /// plan(Rank{0}), which prices look at again and again.
@@ -39,7 +45,7 @@ class Choice {
     Variant variant;
     std::string why_not;  // empty: it was priced
     std::int64_t factor = Corrections::one;
-    plan::Picoseconds time = 0;  // by the events of its plans, of few ranks; 0: by its price
+    std::optional<plan::Picoseconds> time = {};  // by the events of its plans, of few ranks
   };
 
   Query query() const noexcept { return {request_, topology_, network_}; }
@@ -52,6 +58,8 @@ class Choice {
   plan::Network network_ = {};
   const Row* row_ = nullptr;
   Variant variant_ = {};
+  std::optional<plan::Picoseconds> time_ = {};  // as that of its rival
+  bool follows_alone_ = false;                  // it had no rival to be followed with
   std::vector<Rival> rivals_ = {};
   mutable std::shared_ptr<const plan::Plan> first_plan_ = {};  // once somebody asks for it
   std::string machine_ = {};                                   // as words: "on fdr"

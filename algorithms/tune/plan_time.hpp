@@ -18,8 +18,15 @@ std::uint64_t followed_bytes(const CollectiveRequest& request, std::uint32_t ran
 /// follow each other, as in the engine; of other collectives all is one chunk.
 plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(Rank)>& plan_of);
 
-/// About how many messages that follows, at most; SIZE_MAX: not all that happens is modelled.
-/// `plan` is that of rank 0.
+/// As a price, so that both may be compared: of no larger payload than priced_bytes().
+plan::Picoseconds priced_plan_time(const Query& query,
+                                   const std::function<plan::Plan(Rank)>& plan_of);
+
+/// About how many messages of that payload it follows, at most; SIZE_MAX: not all that happens is
+/// modelled.  `plan` is that of rank 0.
 std::size_t messages_followed(const Query& query, const Row& row, const plan::Plan& plan);
+
+/// All that one choice may follow, together: it takes a few milliseconds at most.
+inline constexpr std::size_t messages_followed_max = 4096;
 
 }  // namespace tutti::tune

@@ -74,7 +74,8 @@ struct Row {
   bool keeps_rank_order = true;                // else the operator has to commute
   bool needs_idempotent = false;               // contributions may enter twice
   bool needs_inverse = false;                  // of the operator
-  bool is_flow = false;  // chunks go by a rule of their own: its plan only says with whom
+  bool has_other_bits = false;  // than the canonical tree, although its association says so
+  bool is_flow = false;         // chunks go by a rule of their own: its plan only says with whom
   PerRoundIs takes = PerRoundIs::covering;
   const char* rounds = "";   // of one that takes no messages per round: which it has
   const char* instead = "";  // the schedule to name where it does not fit

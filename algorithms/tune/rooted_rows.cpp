@@ -204,6 +204,11 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
 /// rounded.
 std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   constexpr std::uint32_t nodes_max = 128;
+  if (const auto named = vector_in(query.request.only); named && tree == Tree::knomial) {
+    const std::uint32_t node_count =
+        plan::node_count_of(nodes_of(query), query.topology.rank_count);
+    if (!plan::is_executable(node_count, *named)) return {};
+  }
   std::vector<Variant> variants{{.fans = fans_of(query, tree)}};
   if (tree != Tree::fibonacci || !is_priced(query) || query.topology.node_count() > nodes_max)
     return variants;
@@ -225,6 +230,7 @@ constexpr Row tree_row(Collective collective, const char* name) {
               "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
               "flat_tree_zero_copy fibonacci_tree_zero_copy",
           .tree = tree,
+          .has_other_bits = collective == Collective::reduce,
           .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
           .variants = [](const Query& query) { return tree_variants(query, tree); },
           .cost = cost_of_tree,
@@ -235,6 +241,7 @@ constexpr Row chain_row(Collective collective) {
   return {.collective = collective,
           .name = "pipelined_chain",
           .also = "pipelined_chain_zero_copy",
+          .has_other_bits = collective == Collective::reduce,
           .why_not_unasked = why_not_chain,
           .variants =
               [](const Query& query) {
@@ -295,6 +302,7 @@ plan::Plan lanes_plan(const Query& query, const Variant& variant, Rank self) {
 constexpr Row lanes_row(Collective collective) {
   return {.collective = collective,
           .name = "lanes",
+          .has_other_bits = collective == Collective::reduce,
           .why_not_unasked = why_not_lanes,
           .variants = in_lanes,
           .cost =
@@ -309,6 +317,7 @@ constexpr Row single_copy_row(Collective collective) {
   return {
       .collective = collective,
       .name = "single_copy",
+      .has_other_bits = collective == Collective::reduce,
       .why_not_unasked =
           [](const Query& query) {
             const CollectiveRequest& request = query.request;

@@ -8,6 +8,7 @@
 #include <string>
 #include <tutti/detail/names.hpp>
 #include <tutti/reduction.hpp>
+#include <utility>
 #include <vector>
 
 #include "simulated_run.hpp"
@@ -135,6 +136,88 @@ TEST(BitsOfAllRanks, differ_where_relaxed) {
   }
   EXPECT_GT(counts_that_differ, 40u);
   EXPECT_GT(runs_that_differ, 20u) << "arrivals are combined as they come";
+}
+
+/// Results of a choice, and what tells it apart.
+struct Kept {
+  std::string name;
+  tune::Association association;
+  std::vector<Bytes> results;
+};
+
+Kept chosen(const tune::CollectiveRequest& request, const tune::Topology& topology,
+            const tune::Knowledge& knowledge) {
+  const tune::Choice choice = tune::choose(request, topology, knowledge);
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+    plans.push_back(choice.plan(Rank{rank}));
+  return {choice.name(), choice.row().association,
+          simulation::simulate(plans,
+                               {.reduction = request.reduction,
+                                .element_count = request.element_count,
+                                .any_order = tune::takes_any_order(request)},
+                               inputs(topology.rank_count))};
+}
+
+// A file with another machine, rules and findings; whatever the call or its context says.
+TEST(BitsOfAllRanks, stay_as_without_a_tuning_file_where_they_are_kept) {
+  const tune::Machine fdr = tune::machine_preset("fdr");
+  const tune::Knowledge without = tune::untuned(fdr);
+  std::uint32_t names_that_differ = 0, bits_that_differ = 0;
+  std::vector<tune::CollectiveRequest> requests;
+  for (const Agreement agreement : {Agreement::identical, Agreement::reproducible}) {
+    const tune::CollectiveRequest plain{
+        .element_count = element_count,
+        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+        .agreement = agreement};
+    requests.push_back(plain);
+    requests.push_back(plain);
+    requests.back().per_round_by_default = {3, 3};
+    requests.push_back(plain);
+    requests.back().algorithm = Algorithm::canonical_dissemination;
+    if (agreement == Agreement::reproducible) continue;
+    requests.push_back(plain);
+    requests.back().algorithm = Algorithm::recursive_multiplying;
+    for (const Across across : {Across::flat, Across::leader, Across::lanes}) {
+      requests.push_back(plain);
+      requests.back().across = across;
+    }
+  }
+  for (const std::uint32_t ranks_per_node : {1u, 4u}) {
+    tune::Topology topology{.rank_count = 12};
+    for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+      topology.node_of.push_back(Node{rank / ranks_per_node});
+    for (const tune::CollectiveRequest& request : requests)
+      for (const char* const preset : {"fdr", "roce10", "ndr"}) {
+        const auto file = [&](tune::TuningBits bits) {
+          tune::Tuning tuning;
+          tuning.machine = tune::machine_preset(preset);
+          tune::Rule rule;
+          rule.agreement = Agreement::reproducible;
+          rule.per_round = {2, 1, 1};
+          tuning.rules.push_back(std::move(rule));
+          tune::Finding finding;
+          finding.bytes = request.bytes();
+          finding.nodes = topology.node_count();
+          finding.ranks_per_node = ranks_per_node;
+          finding.agreement = request.agreement;
+          finding.operators = tune::operator_class_of(request);
+          finding.winner.choice = "chunked_fold";
+          tuning.findings.push_back(std::move(finding));
+          return tune::tuned(fdr, std::move(tuning), bits);
+        };
+        const Kept expected = chosen(request, topology, without);
+        const Kept kept = chosen(request, topology, file(tune::TuningBits::keep));
+        const Kept free = chosen(request, topology, file(tune::TuningBits::free));
+        EXPECT_EQ(kept.association, expected.association) << kept.name << ", " << expected.name;
+        EXPECT_TRUE(kept.results == expected.results) << kept.name << ", " << expected.name;
+        if (free.name != expected.name) ++names_that_differ;
+        if (free.results != expected.results) ++bits_that_differ;
+      }
+  }
+  // Or the file changes nothing.
+  EXPECT_GT(names_that_differ, 6u);
+  EXPECT_GT(bits_that_differ, 3u);
 }
 
 }  // namespace

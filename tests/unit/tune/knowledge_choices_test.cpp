@@ -3,6 +3,7 @@
 // names tell choices apart, and each is what CollectiveRequest::only asks for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <set>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tune/choose.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -146,6 +148,71 @@ TEST(ChoiceByKnowledge, corrections_of_a_family_change_what_is_cheapest) {
   const Choice after = choose(request, topology, known({}, {finding}));
   EXPECT_NE(after.row().name, before.row().name);
   EXPECT_NE(after.explanation().find(", as measured)"), std::string::npos) << after.explanation();
+}
+
+TEST(ChoiceByKnowledge, a_time_that_is_that_of_the_events_corrects_nothing) {
+  std::size_t followed = 0;
+  for (const Agreement agreement : {Agreement::identical, Agreement::relaxed})
+    for (const std::uint32_t ranks_per_node : {1u, 4u}) {
+      const CollectiveRequest request = allreduce_of(8, agreement);
+      const Topology topology = nodes_of(13, ranks_per_node);
+      const plan::Network network = machine_preset("fdr").network();
+      const std::vector<Choice> before = candidates(request, topology, Knowledge(), 4);
+      Finding finding = finding_of(request, topology, before.front().name());
+      finding.bytes = 16;  // not the call itself
+      for (const Choice& choice : before) {
+        const plan::Picoseconds time =
+            plan_time({request, topology, network}, [&](Rank self) { return choice.plan(self); });
+        if (choice.predicted() == time && time != choice.cost()) ++followed;
+        if (choice.predicted() != time) continue;
+        finding.others.push_back({choice.name(), time, choice.predicted()});
+      }
+      ASSERT_FALSE(finding.others.empty());
+      finding.winner = finding.others.front();
+      EXPECT_EQ(finding.winner.choice, before.front().name()) << "it was followed";
+      const std::vector<Choice> after = candidates(request, topology, known({}, {finding}), 4);
+      ASSERT_EQ(after.size(), before.size());
+      for (std::size_t i = 0; i < before.size(); ++i)
+        EXPECT_EQ(after[i].name(), before[i].name()) << i;
+    }
+  EXPECT_GT(followed, 4u) << "or prices are the times";
+}
+
+TEST(ChoiceByKnowledge, times_are_of_no_larger_payload_than_prices_are) {
+  const Topology topology = nodes_of(4);
+  const plan::Network network = machine_preset("fdr").network();
+  CollectiveRequest request = allreduce_of(64u << 20), priced = allreduce_of(4u << 20);
+  for (const Collective collective : {Collective::allreduce, Collective::broadcast}) {
+    request.collective = priced.collective = collective;
+    request.root = priced.root = Rank{0};
+    const Choice choice = choose(request, topology, Knowledge());
+    const auto plan_of = [&](Rank self) { return choice.plan(self); };
+    EXPECT_EQ(priced_plan_time({request, topology, network}, plan_of),
+              plan_time({priced, topology, network}, plan_of));
+    EXPECT_LT(4 * priced_plan_time({request, topology, network}, plan_of),
+              plan_time({request, topology, network}, plan_of));
+  }
+}
+
+TEST(ChoiceByKnowledge, a_tree_that_does_not_reach_all_nodes_is_passed_over) {
+  const Topology topology = nodes_of(12);
+  for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+    CollectiveRequest request = allreduce_of(64);
+    request.collective = collective;
+    request.root = Rank{0};
+    const std::string lost = "knomial_tree with 1,1 a round";
+    const Choice choice =
+        choose(request, topology, known({}, {finding_of(request, topology, lost)}));
+    EXPECT_EQ(choice.name(), choose(request, topology, Knowledge()).name());
+    EXPECT_NE(
+        choice.explanation().find("a finding is passed over: " + std::string(name_of(collective)) +
+                                  ": there is no \"" + lost + "\""),
+        std::string::npos)
+        << choice.explanation();
+    const std::string wide = "knomial_tree with 5,1 a round";
+    EXPECT_EQ(choose(request, topology, known({}, {finding_of(request, topology, wide)})).name(),
+              wide);
+  }
 }
 
 TEST(ChoiceByKnowledge, keeps_bits_where_that_is_asked_for) {
@@ -291,6 +358,34 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
   EXPECT_GT(in_domains, 0u);
 }
 
+// What corrections bring near is among the other families, before further vectors of the best one.
+TEST(Candidates, are_of_other_families_by_corrected_prices) {
+  const CollectiveRequest request = allreduce_of(8);
+  std::size_t count = 0;
+  for (const std::uint32_t nodes : {13u, 24u, 64u}) {
+    const Topology topology = nodes_of(nodes);
+    const std::vector<Choice> all = rivals(request, topology, machine_preset("fdr").network());
+    const plan::Picoseconds least = all.front().cost();
+    for (const Choice& far : all) {
+      if (far.cost() <= 2 * least + least / 10 || far.cost() >= 2 * least + least * 8 / 10)
+        continue;
+      ++count;
+      Finding finding = finding_of(request, topology, far.name());
+      finding.operators = OperatorClass::none;  // not the call itself
+      finding.winner = {far.name(), far.predicted() / 2, far.predicted()};
+      const auto found = candidates(request, topology, known({}, {finding}), 8);
+      std::vector<std::string> families;
+      for (const Choice& choice : found) families.push_back(family_of(choice.name()));
+      const auto place = std::find(families.begin(), families.end(), family_of(far.name()));
+      ASSERT_NE(place, families.end()) << far.name();
+      EXPECT_EQ(std::set<std::string>(families.begin(), place).size(),
+                static_cast<std::size_t>(place - families.begin()))
+          << far.name() << " comes after two of one family";
+    }
+  }
+  EXPECT_GT(count, 0u);
+}
+
 TEST(Explanation, ends_with_what_would_change_the_choice) {
   const std::string text = what_would_flip(allreduce_of(8), nodes_of(16), Knowledge());
   EXPECT_NE(text.find("two_partial_dissemination with "), std::string::npos) << text;
@@ -300,26 +395,69 @@ TEST(Explanation, ends_with_what_would_change_the_choice) {
   EXPECT_EQ(text.find(now + " if "), std::string::npos) << text;
 }
 
-// All ranks choose by themselves, each time an operation is made: a millisecond for thousands of
-// ranks (release build), and as long for few, whose events are followed.
+/// What a file of many races makes known; none of the calls below was raced itself.
+Knowledge of_many_races() {
+  std::vector<Finding> findings;
+  std::int64_t measured = 2'000'000;
+  const auto timing = [&](const char* name) {
+    measured = 1'500'000 + (measured * 31 + 7919) % 1'000'000;
+    return Timing{name, measured, 2'000'000};
+  };
+  for (const Collective collective :
+       {Collective::allreduce, Collective::broadcast, Collective::reduce, Collective::alltoall})
+    for (const std::uint32_t nodes : {8u, 16u, 64u, 512u, 4096u})
+      for (std::uint64_t bytes = 12; bytes <= 12u << 18; bytes *= 4)
+        findings.push_back({.collective = collective,
+                            .bytes = bytes,
+                            .nodes = nodes,
+                            .winner = timing("two_partial_dissemination with 3,2 a round"),
+                            .others = {timing("canonical_dissemination with 3,2 a round"),
+                                       timing("chunked_fold"), timing("circulant with 3,2 a round"),
+                                       timing("fibonacci_tree of latency 5"), timing("direct")}});
+  return known({}, std::move(findings), TuningBits::keep);
+}
+
+#if defined(__has_feature)
+#define TUTTI_TEST_HAS_FEATURE(name) __has_feature(name)
+#else
+#define TUTTI_TEST_HAS_FEATURE(name) 0
+#endif
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||     \
+    TUTTI_TEST_HAS_FEATURE(address_sanitizer) || TUTTI_TEST_HAS_FEATURE(thread_sanitizer) || \
+    TUTTI_TEST_HAS_FEATURE(memory_sanitizer)
+constexpr std::chrono::milliseconds choosing_max{400};
+#else
+constexpr std::chrono::milliseconds choosing_max{10};
+#endif
+
+// All ranks choose by themselves, each time an operation is made: about a millisecond for thousands
+// of ranks (release build), and a few at most for few, whose events are followed.
 TEST(Choosing, takes_about_a_millisecond) {
+  const Knowledge nothing, races = of_many_races();
+  std::chrono::nanoseconds slowest{0};
   for (const CollectiveRequest& request : some_requests())
     for (const auto& [nodes, ranks_per_node] :
          {std::pair{4096u, 1u}, {512u, 8u}, {64u, 1u}, {13u, 8u}}) {
       const Topology topology = nodes_of(nodes, ranks_per_node);
-      auto least = std::chrono::nanoseconds::max();
-      std::string name;
-      for (int i = 0; i < 3; ++i) {
-        const auto begin = std::chrono::steady_clock::now();
-        const Choice choice = choose(request, topology, Knowledge());
-        least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
-        name = choice.name();
+      for (const Knowledge* const knowledge : {&nothing, &races}) {
+        auto least = std::chrono::nanoseconds::max();
+        std::string name;
+        for (int i = 0; i < 3; ++i) {
+          const auto begin = std::chrono::steady_clock::now();
+          const Choice choice = choose(request, topology, *knowledge);
+          least =
+              std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
+          name = choice.name();
+        }
+        std::printf("%-14s %8zu bytes, %-12s %4u nodes of %u, %s: %8.1f us, %s\n",
+                    name_of(request.collective), request.bytes(), name_of(request.agreement), nodes,
+                    ranks_per_node, knowledge == &nothing ? "no file " : "full one",
+                    static_cast<double>(least.count()) / 1e3, name.c_str());
+        slowest = std::max(slowest, least);
       }
-      std::printf("%-14s %8zu bytes, %-12s %4u nodes of %u: %8.1f us, %s\n",
-                  name_of(request.collective), request.bytes(), name_of(request.agreement), nodes,
-                  ranks_per_node, static_cast<double>(least.count()) / 1e3, name.c_str());
-      EXPECT_LE(least, std::chrono::milliseconds(100));  // also with sanitizers
     }
+  std::printf("slowest: %.1f us\n", static_cast<double>(slowest.count()) / 1e3);
+  EXPECT_LE(slowest, choosing_max);
 }
 
 }  // namespace
