@@ -352,6 +352,8 @@ class Prober {
       const InVirtualTime virtual_time;
       for (std::uint32_t i = 0; i < count; ++i) mine[i] = run_once(point);
     }
+    for (std::uint32_t cable = 0; cable < wiring_.cables.size() && !is_virtual_; ++cable)
+      if (station_.has(cable) && wiring_.cables[cable].queue == 0) station_.settle(cable);
     Times slowest;
     slowest.fill(none);
     for (const Times& one : gather(exchange_, mine))
