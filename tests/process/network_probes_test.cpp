@@ -4,6 +4,7 @@
 #include "microbench/network_probes.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -69,7 +70,27 @@ int probe(Exchange& exchange, const std::vector<std::uint32_t>& nodes, Timeout b
   return 0;
 }
 
+/// In virtual time one rank runs at a time, and hands over in a third of the time on one CPU.
+class OnOneCpu {
+ public:
+  OnOneCpu() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OnOneCpu() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OnOneCpu(const OnOneCpu&) = delete;
+  OnOneCpu& operator=(const OnOneCpu&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
 std::vector<Sample> measured_virtually(const std::vector<std::uint32_t>& nodes) {
+  const OnOneCpu one_cpu;
   Shared found;
   const auto ranks = static_cast<std::uint32_t>(nodes.size());
   soft::VirtualTime time(ranks, nodes);
