@@ -9,13 +9,14 @@
 #include <span>
 #include <tutti/bootstrap.hpp>
 
+#include "microbench/curves.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
+#include "microbench/placement.hpp"
 #include "microbench/session.hpp"
 #include "microbench/summary.hpp"
 #include "microbench/verbs_session.hpp"
 #include "microbench/wake.hpp"
-#include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -36,22 +37,13 @@ int run_rank(const Options& options, const Launch& launch) {
   });
 }
 
-/// The node of each rank: ranks of a node share its ports.
-std::vector<std::uint32_t> nodes_in_virtual_time(const Options& options) {
-  ContextOptions context;
-  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
-  context.placement = options.placement;
-  std::vector<std::uint32_t> node_of;
-  for (const Node node :
-       runtime::imposed_nodes(*options.local, runtime::context_settings(context)).node)
-    node_of.push_back(index_of(node));
-  return node_of;
-}
-
 int run_forked(const Options& options) {
   const detail::Mapping memory = probe_memory_for_children();
   std::optional<verbs::soft::VirtualTime> virtual_time;
-  if (options.virtual_time) virtual_time.emplace(*options.local, nodes_in_virtual_time(options));
+  if (options.virtual_time)
+    virtual_time.emplace(
+        *options.local,
+        nodes_in_virtual_time(*options.local, options.ranks_per_node, options.placement));
   const std::vector<LocalResult> results =
       run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
         if (virtual_time) virtual_time->join(index_of(exchange.self()));
@@ -84,6 +76,10 @@ int run_under_mpi(const Options& options) {
 int run_program(std::span<const char* const> arguments) {
   if (arguments.size() > 1 && std::string_view(arguments[1]) == "summary") {
     std::fputs(run_summary(arguments.subspan(1)).c_str(), stdout);
+    return 0;
+  }
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "curves") {
+    std::fputs(run_curves(arguments.subspan(1)).c_str(), stdout);
     return 0;
   }
   if (arguments.size() > 1 && std::string_view(arguments[1]) == "wake")

@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "microbench/reference.hpp"
 #include "microbench/together.hpp"
 
 namespace tutti::bench {
 namespace {
 
-ContextOptions context_options(const Options& options, const SingleCopy& single_copy) {
+ContextOptions context_options(const Options& options, const bench::Way& way) {
   ContextOptions context;
-  context.single_copy_bytes = single_copy.bytes;
+  context.single_copy_bytes = way.single_copy_bytes;
+  context.tuning = way.tuning;
+  context.tuning_file = way.tuning_file;
   context.check = options.check_level;
   if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
   context.placement = options.placement;
@@ -31,15 +35,17 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
                 fmt::format("--rotate-root needs exactly 2 ranks, this run has {}: start 2, or "
                             "leave it out",
                             launch_.exchange.rank_count()));
-  for (const SingleCopy& single_copy : options_.single_copy) {
+  for (const bench::Way& given : options_.ways) {
     Way& way = ways_.emplace_back();
-    together(launch_.exchange, [&] {
-      way.context = std::make_unique<Context>(context_options(options_, single_copy));
-    });
+    together(launch_.exchange,
+             [&] { way.context = std::make_unique<Context>(context_options(options_, given)); });
     way.communicator = std::make_unique<Communicator>(*way.context, launch_.exchange);
     way.meeting = std::make_unique<Operation>(barrier(*way.communicator));
-    if (options_.single_copy.size() > 1) way.name = &single_copy;
-    way.in_node_memory = single_copy.in_node_memory;
+    if (options_.ways.size() > 1) way.given = &given;
+    way.in_node_memory = given.in_node_memory;
+    way.is_tuned = options_.ways.size() > 1 &&
+                   std::any_of(options_.ways.begin(), options_.ways.end(),
+                               [](const bench::Way& one) { return one.tuning.has_value(); });
   }
   for (const Collective collective : collectives) add(collective);
 }
@@ -92,9 +98,14 @@ void Cases::add(Collective collective) {
       add_probe(collective, wimm_probe(launch_.exchange, context().device_name()));
       break;
     case Collective::barrier:
-      add_tutti(ways_.front(), {.collective = collective},
-                make_barrier(*ways_.front().communicator, options_));
-      if (options_.against_mpi) cases_.back().mpi = launch_.mpi->barrier();
+      for (Way& way : ways_) {
+        // It is the same for all ways of copying.
+        if (&way != &ways_.front() && !way.is_tuned) continue;
+        add_tutti(way, {.collective = collective, .way = way.is_tuned ? way.given : nullptr},
+                  make_barrier(*way.communicator, options_));
+        if (options_.against_mpi && &way == &ways_.front())
+          cases_.back().mpi = launch_.mpi->barrier();
+      }
       break;
     case Collective::allreduce:
     case Collective::broadcast:
@@ -178,7 +189,7 @@ void Cases::add_with_payload(Way& way, Collective collective, std::size_t bytes)
   Operation operation = make_operation(collective, *way.communicator, options_, bytes, *buffers);
   add_tutti(
       way,
-      {.collective = collective, .bytes = bytes, .way = way.name, .buffers = std::move(buffers)},
+      {.collective = collective, .bytes = bytes, .way = way.given, .buffers = std::move(buffers)},
       std::move(operation));
   Case& made = cases_.back();
   if (options_.against_mpi && &way == &ways_.front())

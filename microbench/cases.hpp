@@ -28,7 +28,7 @@ struct Launch {
 struct Case {
   Collective collective;
   std::size_t bytes = 0;
-  const SingleCopy* way = nullptr;        // of several
+  const bench::Way* way = nullptr;        // of several
   std::shared_ptr<Buffers> buffers = {};  // shared by the ways of one size, unless in segments
   std::unique_ptr<Subject> subject = {};
   TuttiSubject* tutti = nullptr;  // the subject, unless it is a probe
@@ -48,13 +48,14 @@ class Cases {
   const Communicator& communicator() const noexcept { return *ways_.front().communicator; }
 
  private:
-  /// Everything of tutti that belongs to one way of --single-copy.
+  /// Everything of tutti that belongs to one way.
   struct Way {
     std::unique_ptr<Context> context = {};
     std::unique_ptr<Communicator> communicator = {};
     std::unique_ptr<Operation> meeting = {};  // synchronises the ranks before blocks of tutti
-    const SingleCopy* name = nullptr;         // of several
+    const bench::Way* given = nullptr;        // of several
     bool in_node_memory = false;
+    bool is_tuned = false;  // in another way than others
   };
 
   bool is_possible(Collective collective) const;

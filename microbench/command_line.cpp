@@ -38,6 +38,11 @@ void CommandLine::add(const std::string& name, std::optional<std::string>& value
       name, [&value](const std::string& word) { value = word; }, help);
 }
 
+void CommandLine::add(const std::string& name, std::size_t value_count,
+                      std::vector<std::string>& values, const std::string& help) {
+  parts_->app->add_option(name, values, help)->expected(static_cast<int>(value_count));
+}
+
 void CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
   parts_->app->add_flag(name, value, help);
 }

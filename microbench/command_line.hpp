@@ -1,10 +1,12 @@
 // The command lines of the programs: options as text, help, and refusals.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti::bench {
 
@@ -19,6 +21,9 @@ class CommandLine {
   /// Declares an option: `name` is "--option", or "WORD" for a required value without a name.
   void add(const std::string& name, std::string& value, const std::string& help);
   void add(const std::string& name, std::optional<std::string>& value, const std::string& help);
+  /// Declares an option that takes so many values.
+  void add(const std::string& name, std::size_t value_count, std::vector<std::string>& values,
+           const std::string& help);
   void add_flag(const std::string& name, bool& value, const std::string& help);
 
   /// Declares a command of the program with options of its own; it lives as long as this object.

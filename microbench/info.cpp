@@ -23,6 +23,8 @@
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/tuning_agreement.hpp"
+#include "runtime/tuning_table.hpp"
 #include "shm/copy_costs.hpp"
 #include "shm/single_copy_rule.hpp"
 #include "verbs/arena.hpp"
@@ -133,6 +135,50 @@ InfoSection processors() {
   for (const verbs::NumaNode& node : verbs::look_around().nodes)
     section.lines.emplace_back(fmt::format("NUMA node {}", node.number),
                                "CPUs " + text_of(node.cpus));
+  return section;
+}
+
+std::string figure_text(const tune::Figure& figure) {
+  const std::string value = fmt::format("{}", figure.value);
+  const std::string interval = figure.low == figure.high
+                                   ? std::string()
+                                   : fmt::format(" ({} to {})", figure.low, figure.high);
+  return value + interval + ", " + tune::name_of(figure.origin);
+}
+
+/// Which table is in force for a rank that runs here, and what it knows.
+InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& port,
+                   const runtime::FoundTable& found) {
+  const char* const asked = std::getenv("TUTTI_TUNING");
+  const runtime::TuningInForce in_force =
+      runtime::tuning_of_one(found, settings, runtime::port_card_of(port, settings));
+  InfoSection section{
+      .title = "Tuning",
+      .lines = {{"mode", fmt::format("{} ({})", name_of(settings.tuning),
+                                     asked == nullptr ? "default" : "TUTTI_TUNING")},
+                {"table", found.refusal ? found.refusal->what() : in_force.table}}};
+  for (std::size_t i = 0; i < found.remarks.size(); ++i)  // labels are keys of JSON
+    section.lines.emplace_back(i == 0 ? "not taken" : fmt::format("not taken ({})", i + 1),
+                               found.remarks[i]);
+  if (!found.table && !found.refusal && settings.tuning != TuningMode::off &&
+      settings.tuning_file.empty())
+    section.lines.emplace_back("looked for",
+                               fmt::format("{}", fmt::join(runtime::tuning_paths(), ", ")));
+  section.lines.emplace_back("bits of results",
+                             settings.tuning_keeps_bits
+                                 ? "as without a file (TUTTI_TUNING_BITS=keep)"
+                                 : "as the agreement of a call allows; a file may change them");
+  section.lines.emplace_back(
+      "several ranks",
+      "where they find different tables, that of rank 0 holds for all; where no "
+      "table is in force, the slowest port of all counts");
+  const tune::Machine& machine = in_force.knowledge.machine;
+  InfoSection part{.title = fmt::format("Machine {}", machine.name), .lines = {}};
+  for (std::size_t i = 0; i < tune::parameter_count; ++i) {
+    const auto parameter = static_cast<tune::Parameter>(i);
+    part.lines.emplace_back(tune::key_of(parameter), figure_text(machine[parameter]));
+  }
+  section.parts.push_back(std::move(part));
   return section;
 }
 
@@ -316,6 +362,12 @@ Info gather_info() {
   const std::size_t memory_bytes =
       settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes);
   if (port && !info.problem) info.problem = problem_of_locking(*port, memory_bytes);
+  if (port) {
+    const runtime::FoundTable found =
+        runtime::find_table(settings, runtime::fingerprint_of(*port, settings));
+    info.sections.push_back(tuning(settings, *port, found));
+    if (found.refusal && !info.problem) info.problem = found.refusal;
+  }
   info.sections.push_back(limits(port ? &*port : nullptr, memory_bytes, settings.connections_max));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(copies(settings, costs));

@@ -6,28 +6,14 @@
 #include <tutti/detail/enumerators.hpp>
 #include <utility>
 
+#include "verbs/port_rate.hpp"
+
 namespace tutti::bench {
 namespace {
 
 const char* name_of(verbs::LinkLayer link) {
   return detail::name_in<verbs::LinkLayer::ethernet>({"InfiniBand", "Ethernet (RoCE)"}, link);
 }
-
-/// Lanes of a width code of InfiniBand; 0 for a code that is none.
-unsigned lanes_of(unsigned width) {
-  constexpr std::pair<unsigned, unsigned> known[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
-  for (const auto& [code, lanes] : known)
-    if (code == width) return lanes;
-  return 0;
-}
-
-struct Speed {
-  unsigned code;
-  double lane;  // Gb/s of data
-  const char* name;
-};
-constexpr Speed speeds[] = {{1, 2.5, "SDR"}, {2, 5, "DDR"},   {4, 10, "QDR"},  {8, 10, "FDR10"},
-                            {16, 14, "FDR"}, {32, 25, "EDR"}, {64, 50, "HDR"}, {128, 100, "NDR"}};
 
 std::string link_text(const verbs::PortDescription& port) {
   if (port.port == 0) return port.state;
@@ -82,17 +68,14 @@ void add_gids(InfoSection& part, const verbs::PortDescription& port, bool port_i
 }  // namespace
 
 std::string rate_text(const ibv_port_attr& attributes, verbs::LinkLayer link) {
-  const unsigned lanes = lanes_of(attributes.active_width);
-  const Speed* const speed = std::find_if(
-      std::begin(speeds), std::end(speeds),
-      [&](const Speed& entry) { return entry.code == unsigned{attributes.active_speed}; });
-  if (lanes == 0 || speed == std::end(speeds))
+  const verbs::PortRate rate = verbs::rate_of(attributes);
+  if (!rate.is_known())
     return fmt::format("unknown rate (width code {}, speed code {})", attributes.active_width,
                        attributes.active_speed);
-  const double rate = lanes * speed->lane;
+  const double gigabits = rate.gigabits_per_second();
   return link == verbs::LinkLayer::infiniband
-             ? fmt::format("{:g} Gb/s ({}X {})", rate, lanes, speed->name)
-             : fmt::format("{:g} Gb/s ({} x {:g})", rate, lanes, speed->lane);
+             ? fmt::format("{:g} Gb/s ({}X {})", gigabits, rate.lanes, rate.name)
+             : fmt::format("{:g} Gb/s ({} x {:g})", gigabits, rate.lanes, rate.lane);
 }
 
 std::string mtu_text(ibv_mtu mtu) {

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned block_seconds_max = 300;
 
 extern "C" void end_stuck_rank(int /*signal*/) {
-  constexpr char text[] = "tutti-bench: a block of calls took longer than 300 s; ending\n";
+  constexpr char text[] = "tutti: a block of calls took longer than 300 s; ending\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, sizeof text - 1);
   ::_exit(1);
 }
@@ -170,6 +170,13 @@ void measure(std::span<Contestant> contestants, const Schedule& schedule, const 
                  contestant.samples.singles);
     }
   }
+}
+
+double sample_batch(Subject& subject, std::size_t calls, const Timer& timer, Exchange& exchange) {
+  const Alarm alarm;
+  std::vector<double> samples;
+  Run(timer, exchange).sample(subject, calls, calls, samples);
+  return largest(gather(exchange, median(samples)));
 }
 
 Samples measure_virtual(Subject& subject, std::size_t calls, Exchange& exchange) {

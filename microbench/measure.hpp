@@ -66,6 +66,11 @@ struct Contestant {
 void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer,
              Exchange& exchange);
 
+/// One batch of `calls`, after an untimed one: nanoseconds a call on the slowest rank, which is the
+/// same number on all ranks.  Of calls that are timed from their root, the median of a batch of
+/// them.  Collective.  Throws RunFailed, Error.
+double sample_batch(Subject& subject, std::size_t calls, const Timer& timer, Exchange& exchange);
+
 inline constexpr std::size_t virtual_calls_default = 3;  // without faults all calls take as long
 
 /// Samples calls in virtual time: how long a collective would take on the emulated network, for any

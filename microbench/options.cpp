@@ -111,19 +111,37 @@ void parse_bytes(const std::string& text, Options& options) {
   }
 }
 
-void parse_single_copy(const std::string& text, Options& options) {
-  options.single_copy.clear();
+/// Each word is a way, which `way_of` makes.
+template <class WayOf>
+void parse_ways(const char* option, const std::string& text, Options& options, WayOf&& way_of) {
+  options.ways.clear();
   for (const std::string& word : split(text)) {
-    if (std::any_of(options.single_copy.begin(), options.single_copy.end(),
-                    [&](const SingleCopy& one) { return one.name == word; }))
-      refuse("--single-copy", text, fmt::format("each way once; {} is there twice", word));
+    if (std::any_of(options.ways.begin(), options.ways.end(),
+                    [&](const Way& one) { return one.name == word; }))
+      refuse(option, text, fmt::format("each way once; {} is there twice", word));
+    options.ways.push_back(way_of(word));
+  }
+}
+
+void parse_single_copy(const std::string& text, Options& options) {
+  parse_ways("--single-copy", text, options, [](const std::string& word) -> Way {
     if (word == "measured")
       refuse("--single-copy", word, "default, never, or bytes, for example 4K");
-    options.single_copy.push_back(
-        {.name = word,
-         .bytes =
-             word == "default" ? std::nullopt : runtime::parse_single_copy(word, "--single-copy")});
-  }
+    if (word == "default") return {.name = word, .single_copy_bytes = {}};
+    return {.name = word, .single_copy_bytes = runtime::parse_single_copy(word, "--single-copy")};
+  });
+}
+
+void parse_tuning(const std::string& text, Options& options) {
+  parse_ways("--tuning", text, options, [&](const std::string& word) -> Way {
+    if (word.empty()) refuse("--tuning", text, "default, off, or the name of a tuning file");
+    Way way{.name = word, .single_copy_bytes = {}};
+    if (word == "off") way.tuning = TuningMode::off;
+    if (word == "off" || word == "default") return way;
+    way.tuning = TuningMode::file;
+    way.tuning_file = word;
+    return way;
+  });
 }
 
 /// Beside the first way of --single-copy, the same with one result a node.
@@ -138,17 +156,17 @@ void add_node_memory(Options& options) {
   if (options.check)
     refuse("--node-memory", "--check",
            "one of them: checking fills the result of each rank before a call, and a node has one");
-  SingleCopy way = options.single_copy.front();
+  Way way = options.ways.front();
   way.name = "node memory";
   way.in_node_memory = true;
-  options.single_copy.push_back(std::move(way));
+  options.ways.push_back(std::move(way));
 }
 
 /// The options as text, before they are parsed.
 struct Words {
   std::string collectives, bytes, dtype, op, root;
   std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree, notify;
-  std::string distribution, single_copy;
+  std::string distribution, single_copy, tuning;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind, format, local;
 };
 
@@ -242,6 +260,10 @@ void declare(CommandLine& line, Words& words, Options& options) {
            "from how many bytes on ranks of a node read each other's buffers: default, never, or "
            "bytes (0: always); several, e.g. default,never, alternate in the same run, a row for "
            "each; default: TUTTI_SINGLE_COPY_BYTES, or as measured");
+  line.add("--tuning", words.tuning,
+           "by what schedules are chosen: default, off (untuned), or a tuning file; several, e.g. "
+           "off,tuning.json, alternate in the same run, a row for each; default: TUTTI_TUNING and "
+           "TUTTI_TUNING_FILE");
   line.add("--agreement", words.agreement,
            or_default("identical, reproducible or relaxed", name_of(options.agreement)) +
                ", or the strongest that --algorithm gives");
@@ -445,10 +467,17 @@ void understand(const CommandLine& line, const Words& words, Options& options) {
   if (options.overlap && options.format != Format::table)
     refuse("--format", words.format, "table with --overlap, which is no row");
   if (!words.single_copy.empty()) parse_single_copy(words.single_copy, options);
+  if (!words.tuning.empty()) {
+    if (options.ways.size() > 1)
+      refuse("--tuning", words.tuning, "one way of --single-copy beside it; leave one of them out");
+    const std::optional<std::size_t> single_copy_bytes = options.ways.front().single_copy_bytes;
+    parse_tuning(words.tuning, options);
+    for (Way& way : options.ways) way.single_copy_bytes = single_copy_bytes;
+  }
   if (options.in_node_memory) add_node_memory(options);
-  if (options.single_copy.size() > 1 && options.format != Format::table)
+  if (options.ways.size() > 1 && options.format != Format::table)
     refuse("--format", words.format,
-           "table with several ways of --single-copy, or with --node-memory");
+           "table with several ways of --single-copy or --tuning, or with --node-memory");
   if (!words.local.empty())
     options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
   if (options.local && options.against_mpi && options.verbs_cases.empty())

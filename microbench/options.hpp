@@ -93,11 +93,13 @@ constexpr bool has_distribution(Collective collective) noexcept {
          collective == Collective::scatterv;
 }
 
-/// A size from which on ranks of a node read each other's buffers; there is a row for each.
-struct SingleCopy {
-  std::string name;                  // as it was given
-  std::optional<std::size_t> bytes;  // empty: as the environment says, or measured
-  bool in_node_memory = false;       // the ranks of a node have one result
+/// A way to run the collectives of tutti; of several, there is a row for each.
+struct Way {
+  std::string name;                              // as it was given
+  std::optional<std::size_t> single_copy_bytes;  // empty: as the environment says, or measured
+  bool in_node_memory = false;                   // the ranks of a node have one result
+  std::optional<TuningMode> tuning = {};         // empty: as the environment says
+  std::string tuning_file = {};
 };
 
 enum class Format : std::uint8_t { table, json, csv };
@@ -121,18 +123,18 @@ struct Options {
   Rank root{0};
   std::vector<std::uint32_t> per_round;       // empty: the library's rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
-  std::optional<Placement> placement;
+  std::optional<tutti::Placement> placement;
   std::optional<std::size_t> iterations;
   std::size_t warmup = 200;
   bool against_mpi = false;
   bool against_perftest = false;
   bool check = false;
   bool in_segments = false;
-  bool in_node_memory = false;   // beside each row, one of it; then it is a way of single_copy, too
+  bool in_node_memory = false;   // beside each row, one of it; then it is one of the ways, too
   bool overlap = false;          // with computing
   bool rotates_root = false;     // after each call, of two ranks
   std::optional<Notify> notify;  // empty: as the environment says
-  std::vector<SingleCopy> single_copy = {{"default", {}}};  // never empty
+  std::vector<Way> ways = {{"default", {}}};  // of --single-copy or --tuning; never empty
   std::optional<CheckLevel> check_level;
   std::uint32_t delay_us = 0;
   std::uint64_t seed = 1;

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "microbench/together.hpp"
+#include "runtime/neighbourhood.hpp"
+#include "runtime/settings.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -63,6 +65,19 @@ Placement place_ranks(Exchange& exchange, bool bind) {
   }
   placement.binding = bind ? bind_self(placement.ranks, self) : "none: --bind none";
   return placement;
+}
+
+std::vector<std::uint32_t> nodes_in_virtual_time(std::uint32_t rank_count,
+                                                 const std::vector<std::uint32_t>& ranks_per_node,
+                                                 std::optional<tutti::Placement> placement) {
+  ContextOptions context;
+  if (!ranks_per_node.empty()) context.ranks_per_node = ranks_per_node;
+  context.placement = placement;
+  std::vector<std::uint32_t> node_of;
+  for (const Node node :
+       runtime::imposed_nodes(rank_count, runtime::context_settings(context)).node)
+    node_of.push_back(index_of(node));
+  return node_of;
 }
 
 }  // namespace tutti::bench

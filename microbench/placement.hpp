@@ -4,7 +4,10 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <tutti/communicator.hpp>
 #include <tutti/exchange.hpp>
 #include <vector>
 
@@ -31,5 +34,10 @@ struct Placement {
 /// asked for, all ranks of the machine may use the same CPUs (so nothing has bound them yet), and
 /// there are enough.
 Placement place_ranks(Exchange& exchange, bool bind);
+
+/// The node of each rank in virtual time, where the ranks of a node share its ports.
+std::vector<std::uint32_t> nodes_in_virtual_time(std::uint32_t rank_count,
+                                                 const std::vector<std::uint32_t>& ranks_per_node,
+                                                 std::optional<tutti::Placement> placement);
 
 }  // namespace tutti::bench

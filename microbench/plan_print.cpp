@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "microbench/words.hpp"
@@ -103,7 +104,17 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
       refuse("--format", name_of(request.format), "table, or no --explain");
     tune::CollectiveRequest asked = request.asked;
     asked.ring_room = ring_room_of(request);
-    out << tune::choose(asked, request.topology).explanation() << '\n';
+    out << tune::choose(asked, request.topology, request.knowledge).explanation() << '\n';
+    constexpr std::uint32_t flipped_ranks_max = 1u << 16;  // of more ranks it takes too long
+    const std::string flips =
+        request.topology.rank_count > flipped_ranks_max
+            ? ""
+            : tune::what_would_flip(asked, request.topology, request.knowledge);
+    for (std::size_t at = 0; at < flips.size();) {
+      const std::size_t end = std::min(flips.find('\n', at), flips.size());
+      out << "  it would be " << flips.substr(at, end - at) << '\n';
+      at = end + 1;
+    }
     return;
   }
   // A plan that cannot be made or drawn is refused before anything large is tried.

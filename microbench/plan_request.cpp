@@ -94,6 +94,14 @@ void understand_nodes(const PlanWords& words, PlanRequest& request) {
         nodes, runtime::parse_ranks_per_domain(*words.ranks_per_domain, "--ranks-per-domain"));
 }
 
+const tune::Machine& machine_of(const char* option, const std::string& name) {
+  try {
+    return tune::machine_preset(name);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(option) + ": " + error.what());
+  }
+}
+
 /// Options that only some collectives know.
 void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   const bool has_tree = collective == Collective::broadcast || collective == Collective::reduce;
@@ -129,7 +137,7 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
 void understand_target(const PlanWords& words, PlanRequest& request) {
   request.asked.shares_target = words.in_node_memory && request.topology.has_shared_nodes();
   if (!request.asked.shares_target) return;
-  const std::string why = tune::why_not_shared_target({request.asked, request.topology});
+  const std::string why = tune::why_not_shared_target(request.asked, request.topology);
   if (!why.empty())
     throw Error(ErrorCode::unsupported, std::string(name_of(request.asked.collective)) +
                                             ": --node-memory gives a node one target, but " + why +
@@ -203,11 +211,14 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add_flag("--node-memory", words.in_node_memory,
                 "of allreduce, broadcast and allgather: the result lies once in the memory of each "
                 "node (tutti::Scope::node), which the choice depends on; needs --ranks-per-node");
+  line.add("--fabric", words.fabric,
+           "the preset of the network that prices are for, e.g. edr; default fdr");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
-  line.add_flag("--explain", words.explain,
-                "instead of the plan: what is chosen, the next ones with their prices, and why the "
-                "others are out");
+  line.add_flag(
+      "--explain", words.explain,
+      "instead of the plan: what is chosen, the next ones with their prices, why the others "
+      "are out, and what would change the choice");
 }
 
 PlanRequest understand(const PlanWords& words) {
@@ -215,6 +226,7 @@ PlanRequest understand(const PlanWords& words) {
   if (!words.ranks)
     throw Error(ErrorCode::invalid_argument,
                 "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
+  if (words.fabric) request.knowledge = tune::untuned(machine_of("--fabric", *words.fabric));
   request.topology.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
   understand_nodes(words, request);
   const Collective collective = parse_name(every_collective, "--collective", words.collective);
@@ -236,14 +248,15 @@ PlanRequest understand(const PlanWords& words) {
 }
 
 tune::RingRoom ring_room_of(const PlanRequest& request) {
-  if (!tune::depends_on_ring_room(request.asked, request.topology)) return tune::RingRoom::not_told;
+  if (!tune::depends_on_ring_room(request.asked, request.topology, request.knowledge))
+    return tune::RingRoom::not_told;
   const std::uint64_t bytes = tune::shared_ring_arena_bytes(request.asked, request.topology);
   return 2 * bytes <= runtime::context_settings({}).arena_bytes ? tune::RingRoom::there
                                                                 : tune::RingRoom::missing;
 }
 
 tune::Choice choice_of(const PlanRequest& request) {
-  tune::Choice choice = tune::choose(request.asked, request.topology);
+  tune::Choice choice = tune::choose(request.asked, request.topology, request.knowledge);
   if (choice.row().is_flow)
     throw Error(ErrorCode::unsupported,
                 fmt::format("{}: algorithm {} has no fixed plan: chunks go around the ring of the "

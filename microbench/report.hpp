@@ -53,9 +53,9 @@ struct Row {
   std::optional<std::string> transport;
 
   // For people only: not in the contract of the machine-readable forms.
-  std::optional<std::string> single_copy;  // which way of several
-  double deviation_ns = 0;                 // median absolute deviation of the batches
-  double slowest_median_ns = 0;            // largest median of all ranks, each by its own clock
+  std::optional<std::string> way;  // which of several
+  double deviation_ns = 0;         // median absolute deviation of the batches
+  double slowest_median_ns = 0;    // largest median of all ranks, each by its own clock
 };
 
 /// A figure of every block beside the rows: how much of a collective computing hides.

@@ -53,9 +53,8 @@ Cells title(const Columns& columns) {
 }
 
 Cells cells_of(const Row& row, const Columns& columns) {
-  Cells cells = {
-      row.single_copy ? fmt::format("{} ({})", row.collective, *row.single_copy) : row.collective,
-      size_text(row.bytes), per_round_text(row.per_round), microseconds(row.median_ns)};
+  Cells cells = {row.way ? fmt::format("{} ({})", row.collective, *row.way) : row.collective,
+                 size_text(row.bytes), per_round_text(row.per_round), microseconds(row.median_ns)};
   if (!columns.brief)
     cells.insert(cells.end(), {microseconds(row.deviation_ns), microseconds(row.min_ns)});
   cells.push_back(microseconds(row.p99_ns));

@@ -123,7 +123,7 @@ Row row_of(const Findings& findings, const Result& result) {
   Row row;
   row.collective = name_of(one.collective);
   row.bytes = one.bytes;
-  if (one.way != nullptr) row.single_copy = one.way->name;
+  if (one.way != nullptr) row.way = one.way->name;
   row.ranks = findings.launch.exchange.rank_count();
   row.nodes = findings.communicator.node_count();
   row.seed = options.seed;
@@ -227,7 +227,7 @@ void fill_ratios(Report& report, const Findings& findings) {
   const Result* first = nullptr;
   for (const Result& result : findings.results) {
     if (result.which->way == nullptr) continue;
-    if (result.which->way == &findings.options.single_copy.front())
+    if (result.which->way == &findings.options.ways.front())
       first = &result;
     else if (first != nullptr)
       add(fmt::format("{} {} B {} / {}", name_of(result.which->collective), result.which->bytes,

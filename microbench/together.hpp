@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <tutti/exchange.hpp>
 #include <tutti/status.hpp>
 #include <type_traits>
@@ -21,6 +22,9 @@ requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchang
                      setup_timeout);
   return all;
 }
+
+/// Returns the text that rank 0 gives.  Collective.
+std::string share(Exchange& exchange, const std::string& text);
 
 /// Runs `step`, which may throw Error, on every rank; throws the Error of the lowest rank on which
 /// it did.  Collective.  `step` itself may be collective if it fails on all ranks or on none.

@@ -23,7 +23,7 @@ install() {
 
 packages_to_build=(g++ cmake ninja-build ccache pkg-config libibverbs-dev librdmacm-dev libopenmpi-dev
   openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev)
-packages_to_test=(libgtest-dev librapidcheck-dev python3 strace ibverbs-utils perftest ucx-utils
+packages_to_test=(libgtest-dev librapidcheck-dev python3 python3-jsonschema strace ibverbs-utils perftest ucx-utils
   valgrind)
 packages_to_test_all=(clang clang-format clang-tidy libclang-rt-14-dev libmpich-dev mpich
   python3-pyverbs libfabric-bin libgloo-dev)

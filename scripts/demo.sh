@@ -6,7 +6,8 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 usage: scripts/demo.sh
 
 On Debian 12: installs what is missing (with sudo unless root), builds the preset "release" in
-build/release, and prints five tables beside MPI, each of one run, and a summary of all: collectives
+build/release, tunes this machine for 2 ranks (ten seconds, into a file of the build tree), shows tuned
+beside untuned, and prints five tables beside MPI, each of one run, and a summary of all: collectives
 of 8 B .. 1 MiB for 2 ranks of one node, those of blocks in a table of their own; barrier and
 allreduce for 2 ranks that are a node each, over the software verbs device (or a real one if there
 is an active port; TUTTI_DEVICE chooses), and for 4 ranks, of one node and each a node of its own.
@@ -24,13 +25,20 @@ stage "release: building (log: build/release.build.log)"
 tests=OFF
 [ ! -e build/release/tests/CTestTestfile.cmake ] || tests=ON
 configure release -D TUTTI_TESTS=$tests
-compile release tutti-bench tutti-info tutti_softverbs_shim dot_product dot_product_c \
+compile release tutti-bench tutti-tune tutti-info tutti_softverbs_shim dot_product dot_product_c \
   matrix_factorization
 
 mpirun=(mpirun.openmpi --oversubscribe)
 [ "$(id -u)" -eq 0 ] && mpirun+=(--allow-run-as-root)
 results=build/demo.json
 rm -f "$results"
+
+say "tuning this machine for 2 ranks, ten seconds"
+tuning=build/demo.tuning.json
+timeout 60 build/release/bin/tutti-tune --local 2 --budget 10 --fresh --out "$tuning"
+say "2 ranks of one node, untuned beside tuned, in one run"
+timeout 300 build/release/bin/tutti-bench barrier,allreduce,broadcast,allgather --local 2 \
+  --bytes 8,1K,32K --tuning "off,$tuning" --check --brief
 
 # beside_mpi RANKS TITLE ARGUMENT...: a table, whose rows are kept for the summary.
 beside_mpi() {

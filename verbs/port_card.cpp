@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "verbs/port_rate.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -106,7 +108,9 @@ PortCard card_of(const Port& port) {
                 .is_ipv4 = is_ipv4_mapped(port.gid.gid),
                 .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
                 .reserved = {},
-                .subnet = be64toh(port.gid.gid.global.subnet_prefix)};
+                .subnet = be64toh(port.gid.gid.global.subnet_prefix),
+                .gigabits_per_second = gigabits_of(port.description.attributes),
+                .reserved_too = 0};
   assert(port.name().size() < sizeof card.name);
   std::strncpy(card.name, port.name().c_str(), sizeof card.name - 1);
   return card;
@@ -120,6 +124,23 @@ std::string kind_of(const PortCard& card) {
   // Packets of version 1 have no IP addresses.
   if (card.gid_type != static_cast<std::uint8_t>(GidType::roce_v2)) return type;
   return type + (card.is_ipv4 != 0 ? " with an IPv4 address" : " with an IPv6 address");
+}
+
+bool is_ethernet(const PortCard& card) noexcept {
+  constexpr std::uint32_t slowest_infiniband = 40;  // of those that are emulated
+  if (card.is_software == 0)
+    return card.link_layer == static_cast<std::uint8_t>(LinkLayer::ethernet);
+  return card.gigabits_per_second > 0 && card.gigabits_per_second < slowest_infiniband;
+}
+
+const PortCard& slowest_of(std::span<const PortCard> all) noexcept {
+  assert(!all.empty());
+  const auto known = [](const PortCard& card) { return card.gigabits_per_second > 0; };
+  return *std::min_element(all.begin(), all.end(),
+                           [&](const PortCard& left, const PortCard& right) {
+                             if (known(left) != known(right)) return known(left);
+                             return left.gigabits_per_second < right.gigabits_per_second;
+                           });
 }
 
 std::string incompatibility(std::span<const PortCard> all) {

@@ -36,9 +36,11 @@ struct PortCard {
   std::uint8_t is_ipv4;     // whether the GID is an IPv4 address
   std::uint8_t path_mtu;    // ibv_mtu
   std::uint8_t reserved[3];
-  std::uint64_t subnet;  // of the GID on InfiniBand: its first half as a number
+  std::uint64_t subnet;               // of the GID on InfiniBand: its first half as a number
+  std::uint32_t gigabits_per_second;  // 0: not known
+  std::uint32_t reserved_too;
 };
-static_assert(sizeof(PortCard) == 88 && std::is_trivially_copyable_v<PortCard>);
+static_assert(sizeof(PortCard) == 96 && std::is_trivially_copyable_v<PortCard>);
 
 /// Private data of a request to the connection manager and of its acceptance: the processes and the
 /// queue pairs that are to be connected.  The connection manager does not use the packet sequences;

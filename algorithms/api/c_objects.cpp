@@ -34,6 +34,7 @@ static_assert(TUTTI_WAIT_YIELD == static_cast<int>(WaitPolicy::yield) + 1);
 static_assert(TUTTI_WAIT_BLOCK == static_cast<int>(WaitPolicy::block) + 1);
 static_assert(TUTTI_SHARED_WORDS == static_cast<int>(SharedNotifications::words) + 1);
 static_assert(TUTTI_SHARED_REPUBLISHED == static_cast<int>(SharedNotifications::republished) + 1);
+static_assert(TUTTI_TUNING_MODE_OFF == static_cast<int>(TuningMode::off) + 1);
 static_assert(TUTTI_PLACEMENT_CYCLIC == static_cast<int>(Placement::cyclic) + 1);
 static_assert(TUTTI_PLACEMENT_RANDOM == static_cast<int>(Placement::random) + 1);
 static_assert(TUTTI_SCOPE_NODE == static_cast<int>(Scope::node));
@@ -113,6 +114,13 @@ class UserExchange final : public Exchange {
   bool failed_ = false;
 };
 
+std::optional<bool> answer_if_given(const std::string& name, std::int32_t value) {
+  if (value < 0 || value > TUTTI_NO)
+    refuse(name, std::to_string(value), "TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
+  if (value == TUTTI_DEFAULT) return std::nullopt;
+  return value == TUTTI_YES;
+}
+
 ContextOptions options_of(const tutti_context_options* given) {
   ContextOptions options;
   if (given == nullptr) return options;
@@ -123,11 +131,7 @@ ContextOptions options_of(const tutti_context_options* given) {
   options.check = enumerator_if_given("check", known.check, CheckLevel::collective);
   options.chunk_bytes = size_if_given("chunk_bytes", known.chunk_bytes);
   options.single_copy_bytes = size_if_given("single_copy_bytes", known.single_copy_bytes);
-  if (known.register_buffers < 0 || known.register_buffers > TUTTI_NO)
-    refuse("register_buffers", std::to_string(known.register_buffers),
-           "TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
-  if (known.register_buffers != TUTTI_DEFAULT)
-    options.register_buffers = known.register_buffers == TUTTI_YES;
+  options.register_buffers = answer_if_given("register_buffers", known.register_buffers);
   if (known.setup_timeout_ns != 0)
     options.setup_timeout = timeout_of("setup_timeout_ns", known.setup_timeout_ns, {});
   options.connect = enumerator_if_given("connect", known.connect, ConnectBy::cm);
@@ -148,6 +152,9 @@ ContextOptions options_of(const tutti_context_options* given) {
              "at most " + std::to_string(UINT32_MAX));
     options.connections_max = static_cast<std::uint32_t>(*most);
   }
+  if (known.tuning_file != nullptr) options.tuning_file = known.tuning_file;
+  options.tuning = enumerator_if_given("tuning", known.tuning, TuningMode::off);
+  options.tuning_keeps_bits = answer_if_given("tuning_keeps_bits", known.tuning_keeps_bits);
   return options;
 }
 
@@ -404,6 +411,11 @@ size_t tutti_describe(const tutti_operation* operation, char* text, size_t bytes
 size_t tutti_algorithm(const tutti_operation* operation, char* text, size_t bytes) {
   return write_text(text, bytes,
                     [&] { return operation == nullptr ? "" : operation->value.algorithm(); });
+}
+
+size_t tutti_explanation(const tutti_operation* operation, char* text, size_t bytes) {
+  return write_text(text, bytes,
+                    [&] { return operation == nullptr ? "" : operation->value.explanation(); });
 }
 
 size_t tutti_per_round(const tutti_operation* operation, int32_t* per_round, size_t room) {

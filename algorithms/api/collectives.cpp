@@ -101,7 +101,7 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
   asked.shares_target = runtime::is_one_buffer_a_node({"allreduce", "targets", asked.bytes()},
                                                       topology.node_of, place_of_rank);
   if (!asked.shares_target) return asked;
-  if (const std::string why = tune::why_not_shared_target({asked, topology}); !why.empty())
+  if (const std::string why = tune::why_not_shared_target(asked, topology); !why.empty())
     throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
                                             why + "; give each rank a target of its own");
   return asked;
@@ -152,10 +152,12 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .across = arguments.across,
       .per_round = arguments.per_round,
       .per_round_by_default = context.settings.per_round,
+      .only = ranks.only,
       .partners_max = ranks.partners_max,
       .reads_in_place = ranks.takes_single_copy(
           shm::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
-  const bool tells_room = tune::depends_on_ring_room(asked, ranks.topology());
+  const bool tells_room =
+      tune::depends_on_ring_room(asked, ranks.topology(), ranks.tuning->knowledge);
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
     const tune::RingRoom room =

@@ -10,6 +10,7 @@ namespace {
 
 std::string text_of(const Card& card) {
   std::string text = std::string(card.collective) + " #" + std::to_string(card.ordinal);
+  if (card.is_trial != 0) text += ", a first call,";
   if (Rank{card.root} != no_rank) text += " with root " + std::to_string(card.root);
   if (card.element_bytes == 0) return text;
   return text + " of " + std::to_string(card.element_count) + " x " +
@@ -34,7 +35,7 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level,
     const bool same_place =
         theirs.ordinal == ours.ordinal &&
         std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0 &&
-        theirs.root == ours.root;
+        theirs.root == ours.root && theirs.is_trial == ours.is_trial;
     const bool same_request =
         theirs.element_count == ours.element_count && theirs.element_bytes == ours.element_bytes &&
         theirs.built_in == ours.built_in && theirs.element_type == ours.element_type &&

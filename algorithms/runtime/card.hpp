@@ -48,7 +48,8 @@ struct Card {
   Agreement agreement = Agreement::identical;
   std::uint8_t properties = 0;
   std::uint8_t float_mode = 0;  // 0 where it does not matter
-  std::uint8_t reserved[3] = {};
+  std::uint8_t is_trial = 0;    // 1: of a schedule (first_call.hpp)
+  std::uint8_t reserved[2] = {};
 };
 // Without padding, because its bytes are compared.
 static_assert(std::is_trivially_copyable_v<Card> && std::has_unique_object_representations_v<Card>);

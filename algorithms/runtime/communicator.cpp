@@ -39,11 +39,12 @@ struct Introduction {
   detail::CpuSet cpus;         // allowed
   runtime::NeighbourCard neighbour;
   verbs::PortCard port;
+  runtime::TuningCard tuning;
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 17;
+constexpr std::uint64_t protocol_version = 18;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -84,9 +85,7 @@ auto cpus_by_host(std::span<const Introduction> all) {
 }
 
 /// Throws on every rank, in the same words, because all see the same cards.
-void require_ports_of_one_kind(std::span<const Introduction> all) {
-  std::vector<verbs::PortCard> ports;
-  for (const Introduction& rank : all) ports.push_back(rank.port);
+void require_ports_of_one_kind(std::span<const verbs::PortCard> ports) {
   if (const std::string reason = verbs::incompatibility(ports); !reason.empty())
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
 }
@@ -146,10 +145,13 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   introduce({});
 }
 
-Communicator::Implementation::Implementation(Context::Implementation& owner,
-                                             std::unique_ptr<Exchange> given,
-                                             runtime::Neighbourhood known)
-    : context(owner), own_exchange(std::move(given)), exchange(*own_exchange) {
+Communicator::Implementation::Implementation(
+    Context::Implementation& owner, std::unique_ptr<Exchange> given, runtime::Neighbourhood known,
+    std::shared_ptr<const runtime::TuningInForce> inherited)
+    : context(owner),
+      own_exchange(std::move(given)),
+      exchange(*own_exchange),
+      tuning(std::move(inherited)) {
   introduce(std::move(known));
 }
 
@@ -170,11 +172,18 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                     .window = context.window.card(),
                     .sleeper = context.sleeper ? context.sleeper->descriptor()
                                                : runtime::NeighbourCard::no_sleeper},
-      .port = verbs::card_of(context.fabric.port())};
+      .port = runtime::port_card_of(context.fabric.port(), context.settings),
+      .tuning = runtime::tuning_card_of(context)};
   std::vector<Introduction> all(exchange.rank_count());
   runtime::SetUpCall call{runtime::CallKind::communicator, "Communicator"};
   gather(call, std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
-  require_ports_of_one_kind(all);  // before what follows from the kind
+  std::vector<verbs::PortCard> ports;
+  std::vector<runtime::TuningCard> tables;
+  for (const Introduction& rank : all) {
+    ports.push_back(rank.port);
+    tables.push_back(rank.tuning);
+  }
+  require_ports_of_one_kind(ports);  // before what follows from the kind
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].check_level != self.check_level)
       throw Error(ErrorCode::mismatch,
@@ -207,6 +216,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     partners_max = std::min(partners_max, static_cast<std::uint32_t>(all[rank].connections_max));
     receives_max = std::min(receives_max, static_cast<std::uint32_t>(all[rank].receives_max));
   }
+  if (!tuning) tuning = runtime::agree_on_tuning(*this, call, tables, ports);
   std::vector<runtime::NeighbourCard> cards;
   cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);

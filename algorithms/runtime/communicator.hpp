@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <tutti/communicator.hpp>
 #include <tutti/exchange.hpp>
 #include <tutti/operation.hpp>
@@ -17,6 +19,7 @@
 #include "runtime/liveness.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/set_up_call.hpp"
+#include "runtime/tuning_agreement.hpp"
 #include "shm/single_copy_rule.hpp"
 #include "tune/chunks.hpp"
 #include "tune/topology.hpp"
@@ -26,9 +29,11 @@ namespace tutti {
 struct TUTTI_HIDDEN Communicator::Implementation {
   /// Collective: introduces the ranks, and finds their nodes.
   Implementation(Context::Implementation& owner, Exchange& given);
-  /// Makes one of some ranks of another communicator, whose nodes are known.
+  /// Makes one of some ranks of another communicator, whose nodes are known, and by which the ranks
+  /// choose.
   Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
-                 runtime::Neighbourhood known);
+                 runtime::Neighbourhood known,
+                 std::shared_ptr<const runtime::TuningInForce> inherited);
   ~Implementation();
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
@@ -44,6 +49,13 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // The least of all ranks, whose devices and settings may differ: how many connections a context
   // holds, and how many receives a connection promises.
   std::uint32_t partners_max = UINT32_MAX, receives_max = UINT32_MAX;
+  std::shared_ptr<const runtime::TuningInForce> tuning;  // by which all ranks choose
+  std::string only = {};  // the choice by which the next operations go (runtime/first_call.hpp)
+  /// What first calls have found, by request.
+  struct FirstCall {
+    std::string choice, words;
+  };
+  std::map<std::string, FirstCall> first_calls = {};
   std::uint32_t operations_made = 0;
   // Whether segments, and whether segments of Scope::node, were allocated; the same on all ranks.
   bool has_segments = false, has_node_segments = false;

@@ -16,6 +16,7 @@
 #include "runtime/fork_mark.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/tuning_table.hpp"
 #include "shm/offered_mapping.hpp"
 #include "shm/sleeper.hpp"
 #include "shm/staging_ring.hpp"
@@ -51,6 +52,7 @@ struct TUTTI_HIDDEN Context::Implementation {
   std::unordered_map<std::uint64_t, NeighbourArena> neighbour_arenas;
   detail::Clock& clock;                      // of the device
   SharedNotifications shared_notifications;  // in force
+  const runtime::FoundTable found_table;
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
   std::vector<Communicator::Implementation*> communicators;

@@ -30,6 +30,7 @@
 #include <type_traits>
 
 #include "runtime/card.hpp"
+#include "runtime/first_call.hpp"
 #include "runtime/float_mode.hpp"
 #include "runtime/messages.hpp"
 #include "runtime/operation.hpp"
@@ -503,9 +504,12 @@ void join_ring(Operation::Implementation& operation, SetUpCall& call, std::optio
   agree<Verdict>(error, verdicts);
 }
 
+}  // namespace
+
 /// From top to bottom what happens to a request, on all ranks at the same time.
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
                                                   const OperationRequest& request) {
+  ++communicator.operations_made;
   std::optional<Error> error;
   NewConnections connections(communicator.context.fabric.connections());  // outlives what uses them
   std::unique_ptr<Operation::Implementation> operation;
@@ -513,12 +517,18 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   SetUpCall call{CallKind::operation, request.collective};
   const std::vector<std::uint64_t> rows = rows_of(communicator, call, request, card);
   attempt(error, [&] {
-    const Completed completed =
-        request.complete ? request.complete(rows) : Completed{request.asked};
+    Completed completed = request.complete ? request.complete(rows) : Completed{request.asked};
+    if (completed.asked.only.empty())
+      completed.asked.only = request.only.empty() ? communicator.only : request.only;
     plan::Plan plan = request.plan_of ? request.plan_of(completed.asked)
                                       : tune::plan_for(completed.asked, communicator.topology(),
-                                                       communicator.exchange.self());
+                                                       communicator.exchange.self(),
+                                                       communicator.tuning->knowledge);
     operation = lay_out(communicator, request, completed, std::move(plan));
+    operation->asked = std::move(completed.asked);
+    operation->chosen_by = request.chosen_by;
+    operation->is_chosen = !request.plan_of;
+    card.is_trial = request.is_trial ? 1 : 0;
     require_no_failed_connection(*operation);
     fill_in(card, *operation);
   });
@@ -532,8 +542,6 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   connections.keep();
   return operation;
 }
-
-}  // namespace
 
 std::vector<std::uint64_t> split_off_last(std::vector<std::uint64_t>& rows,
                                           std::size_t rank_count) {
@@ -553,7 +561,8 @@ Operation make_operation(Communicator& handle, const OperationRequest& request) 
   Communicator::Implementation& communicator = handle.implementation();
   communicator.require_usable();
   communicator.reap();
-  ++communicator.operations_made;
+  if (may_be_timed(communicator, request))
+    return Operation(make_by_first_call(communicator, request));
   return Operation(set_up(communicator, request));
 }
 

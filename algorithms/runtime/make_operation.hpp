@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <tutti/communicator.hpp>
 #include <tutti/operation.hpp>
 #include <vector>
@@ -41,6 +43,10 @@ struct OperationRequest {
   /// Checks the arguments of this rank, and completes what is asked by the rows of all ranks.  May
   /// throw Error, which every rank then hears.  Changes nothing.
   std::function<Completed(std::span<const std::uint64_t> rows)> complete = {};
+  // What first calls add (first_call.hpp).
+  bool is_trial = false;       // of a schedule; nobody else will use the operation
+  std::string only = {};       // the choice to go by
+  std::string chosen_by = {};  // why, as a line
   /// This rank's plan; by default what is chosen.
   std::function<plan::Plan(const tune::CollectiveRequest& asked)> plan_of = {};
 };
@@ -48,6 +54,10 @@ struct OperationRequest {
 /// Takes the last number out of each rank's row, and returns these numbers.  `rows` are as many as
 /// ranks, all of one length.
 std::vector<std::uint64_t> split_off_last(std::vector<std::uint64_t>& rows, std::size_t rank_count);
+
+/// Collective: one set-up, from top to bottom.  Throws Error on all ranks.
+std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
+                                                  const OperationRequest& request);
 
 /// Collective: agrees with the other ranks that this step succeeded everywhere and that they ask
 /// for the same, then connects.

@@ -10,6 +10,7 @@
 
 #include "engine/advance.hpp"
 #include "runtime/wait_policy.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -314,6 +315,19 @@ std::string Operation::Implementation::describe() const {
   return text + ": waiting for send credits";
 }
 
+std::string Operation::Implementation::explanation() const {
+  std::string text = "chosen: " + plan.algorithm + ", for ranks of a part of the communicator";
+  if (is_chosen) {
+    tune::CollectiveRequest request = asked;
+    // The first calls have decided against the prices, which are told all the same.
+    if (!chosen_by.empty()) request.only.clear();
+    text = tune::choose(request, communicator.topology(), communicator.tuning->knowledge)
+               .explanation();
+  }
+  if (!chosen_by.empty()) text += "\n" + chosen_by;
+  return text + "\ntable: " + communicator.tuning->table;
+}
+
 Operation::Operation(std::unique_ptr<Implementation> made) noexcept
     : implementation_(std::move(made)) {}
 Operation::Operation(Operation&&) noexcept = default;
@@ -367,6 +381,10 @@ bool Operation::in_flight() const noexcept {
 
 std::string Operation::describe() const {
   return implementation_->describe();
+}
+
+std::string Operation::explanation() const {
+  return implementation_->explanation();
 }
 
 Operation::Coverage Operation::coverage() const noexcept {

@@ -22,6 +22,7 @@
 #include "runtime/shared_ring.hpp"
 #include "runtime/staging.hpp"
 #include "shm/mailbox.hpp"
+#include "tune/request.hpp"
 
 namespace tutti {
 
@@ -68,6 +69,10 @@ struct TUTTI_HIDDEN Operation::Implementation {
     Reduction reduction;
     detail::Clock* clock;
   } charged = {};
+  // What explanation() needs; nothing of it is used while calls are made.
+  tune::CollectiveRequest asked = {};
+  std::string chosen_by = {};  // what first calls have found, as a line
+  bool is_chosen = false;      // by tune::choose()
 
   engine::StaleCalls* stale() noexcept { return std::get_if<engine::StaleCalls>(&calls); }
   const engine::StaleCalls* stale() const noexcept {
@@ -109,6 +114,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;
   std::string describe() const;
+  std::string explanation() const;
 
  private:
   /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.

@@ -76,7 +76,7 @@ std::uint64_t place_in_node(const Context::Implementation& context, const void* 
 bool may_be_zero_copy(const Communicator::Implementation& ranks,
                       const tune::CollectiveRequest& asked) {
   return (ranks.has_segments || ranks.context.settings.register_buffers) &&
-         tune::may_be_zero_copy({asked, ranks.topology()});
+         tune::may_be_zero_copy(asked, ranks.topology());
 }
 
 std::uint64_t registration_of(const Context::Implementation& context, const void* buffer,

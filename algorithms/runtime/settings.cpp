@@ -223,9 +223,16 @@ ContextSettings context_settings(const ContextOptions& given) {
     throw Error(ErrorCode::invalid_argument,
                 "TUTTI_PLACEMENT (or placement in code): expected TUTTI_RANKS_PER_NODE beside it; "
                 "nodes that are found are as they are");
+  settings.tuning_file =
+      given.tuning_file.empty() ? value_of("TUTTI_TUNING_FILE").value_or("") : given.tuning_file;
+  settle(settings.tuning, given.tuning, "TUTTI_TUNING", parse_name<TuningMode::off>);
+  settle(settings.tuning_keeps_bits, given.tuning_keeps_bits, "TUTTI_TUNING_BITS",
+         one_of<bool>({{"free", false}, {"keep", true}},
+                      "free, or keep (results have the bits that they have without a file)"));
   // Whoever emulates a network wants messages to travel through it.
-  if (settings.ranks_per_node.empty() && value_of("TUTTI_SOFT_FABRIC"))
-    settings.ranks_per_node = {1};
+  const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
+  if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};
+  settings.emulated_fabric = fabric.value_or("");
   return settings;
 }
 

@@ -53,6 +53,10 @@ struct ContextSettings {
   Placement placement = Placement::block;
   std::size_t domains_above = domains_above_ranks;  // SIZE_MAX: never
   std::vector<std::uint32_t> ranks_per_domain;      // empty: found
+  TuningMode tuning = TuningMode::file;
+  std::string tuning_file;  // empty: looked for
+  bool tuning_keeps_bits = false;
+  std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 
 /// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name

@@ -33,12 +33,33 @@ constexpr Setting table[] = {
      "How queue pairs are connected: out of band, or by IP address (rdma_cm).",
      "cm needs a RoCE device with an IPv4 or a routable IPv6 address. All ranks must agree."},
 
-    {messages, "TUTTI_PER_ROUND", "e.g. 3,2,1", "a rule by ranks and payload",
+    {messages, "TUTTI_PER_ROUND", "e.g. 3,2,1", "what costs least",
      "How many messages a rank sends in each round.",
      "The product of all entries plus one has to cover the ranks. Schedules that cannot follow a "
      "vector ignore it. Trees of broadcast and reduce, and allgather(v), follow it across the "
      "nodes, which it has to cover. For barrier and allreduce it is a vector of all ranks, so they "
      "are flat unless the call says otherwise. The rule is in algorithms/plan/core/per_round.hpp."},
+    {messages, "TUTTI_TUNING", "file|model|first_call|off", "file",
+     "By what the ranks choose their schedules.",
+     "file: by the rules and findings of a tuning file, and prices on the machine that it "
+     "describes; where there is none for this machine, prices on a network of the link's rate. "
+     "model: prices alone, on the machine that the file describes. first_call: as file, and when "
+     "an "
+     "operation is made that nobody says how to do, a few schedules are timed on memory of their "
+     "own, in 50 ms at most; the model decides alone where ranks share CPUs, for users' operators, "
+     "for more than 4 MiB, and where buffers are registered or shared. off: no file is read. All "
+     "ranks must agree."},
+    {messages, "TUTTI_TUNING_FILE", "a path", "the first that is found",
+     "Which tuning file is taken.",
+     "If it cannot be read, or something in it is wrong, making a communicator fails on all ranks, "
+     "with the line and the reason. Without it, $XDG_CONFIG_HOME/tutti/tuning.json (or "
+     "~/.config/tutti/tuning.json) and /etc/tutti/tuning.json are looked for, and what is wrong "
+     "with them is only said, by tutti-info. A file of another device or rate is left aside. Where "
+     "the ranks of a communicator have different files, that of rank 0 holds for all."},
+    {messages, "TUTTI_TUNING_BITS", "free|keep", "free",
+     "Whether a tuning file may change bits of results.",
+     "free: as far as the agreement of a call allows. keep: results have the bits that they would "
+     "have without a file. All ranks must agree."},
     {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "

@@ -56,8 +56,9 @@ Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhoo
 
 /// An allreduce of the members, as a plan of the ranks that they are in the whole.
 plan::Plan plan_of_members(Rank self, std::span<const Rank> members,
-                           const tune::CollectiveRequest& request, const tune::Topology& topology) {
-  plan::Plan plan = tune::plan_for(request, topology, self);
+                           const tune::CollectiveRequest& request, const tune::Topology& topology,
+                           const tune::Knowledge& knowledge) {
+  plan::Plan plan = tune::plan_for(request, topology, self, knowledge);
   for (plan::Step& step : plan.steps)
     if (step.peer != no_rank) step.peer = members[index_of(step.peer)];
   plan.self = members[index_of(self)];
@@ -82,7 +83,8 @@ Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
                                 .members = {members.begin(), members.end()},
                                 .plan_of = [&](const tune::CollectiveRequest&) {
                                   return plan_of_members(position_of(whole.rank(), members),
-                                                         members, asked, topology);
+                                                         members, asked, topology,
+                                                         ranks.tuning->knowledge);
                                 }});
 }
 
@@ -208,7 +210,7 @@ std::optional<Communicator> runtime::split(Communicator& whole, std::optional<st
   auto exchange = std::make_unique<SubsetExchange>(whole, std::move(members));
   if (!color) return std::nullopt;  // it took part, which the others needed
   auto part = std::make_unique<Communicator::Implementation>(ranks.context, std::move(exchange),
-                                                             std::move(neighbours));
+                                                             std::move(neighbours), ranks.tuning);
   part->has_segments = ranks.has_segments;
   part->has_node_segments = ranks.has_node_segments;
   return Communicator(std::move(part));

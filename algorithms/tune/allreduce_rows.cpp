@@ -6,6 +6,7 @@
 
 #include "plan/allreduce/canonical_dissemination.hpp"
 #include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/canonical_tree.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/circulant.hpp"
 #include "plan/allreduce/decomposition.hpp"
@@ -18,10 +19,11 @@
 #include "plan/cost/shared_ring_time.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "tune/asked_per_round.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
+#include "tune/prices.hpp"
 #include "tune/rows.hpp"
+#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -46,22 +48,146 @@ const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& requ
   return vector;
 }
 
-plan::PerRound covering_vector(const Query& query) {
-  return covering(vector_for(PerRoundIs::covering, query.request), query.topology.rank_count,
-                  query.request.bytes());
+/// Prices of rounds whose messages are of one value, or two in rank order.
+class DisseminationPrices {
+ public:
+  explicit DisseminationPrices(const Query& query)
+      : prices_(query),
+        values_(query.request.reduction.properties.commutative ? 1 : 2),
+        bytes_(price_bytes(query)) {}
+  Picoseconds operator()(const plan::Round& round) const {
+    return prices_.ahead(round, values_, bytes_);
+  }
+
+ private:
+  RoundPrices prices_;
+  std::uint64_t values_, bytes_;
+};
+
+/// Prices of rounds whose messages are of as many values as blocks of the canonical tree, at most.
+class CanonicalPrices {
+ public:
+  explicit CanonicalPrices(const Query& query)
+      : prices_(query), tree_(query.topology.rank_count), bytes_(price_bytes(query)) {}
+  Picoseconds operator()(const plan::Round& round) const {
+    return prices_.ahead(round, tree_.blocks_max(round.length), bytes_);
+  }
+
+ private:
+  RoundPrices prices_;
+  plan::CanonicalTree tree_;
+  std::uint64_t bytes_;
+};
+
+template <class Prices>
+Picoseconds cost_of_rounds(const Query& query, const Variant& variant) {
+  const Prices price(query);
+  Picoseconds cost = 0;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
+    cost += price(round);
+  return cost;
 }
+
+/// What is asked for, else the cheapest.
+template <class Prices>
 std::vector<Variant> covering_variants(const Query& query) {
-  return {{.per_round = covering_vector(query)}};
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (const auto vector = vector_in(query.request.only)) return covering_named(*vector, rank_count);
+  const plan::PerRound& asked = vector_for(PerRoundIs::covering, query.request);
+  if (!asked.empty()) return {{.per_round = covering(asked, rank_count)}};
+  return {{.per_round = cheapest_vector(rank_count, partners_max_of(query), Prices(query))}};
+}
+
+/// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
+/// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
+/// whose ranks send at the same time.
+std::vector<Variant> canonical_variants(const Query& query) {
+  std::vector<Variant> variants = covering_variants<CanonicalPrices>(query);
+  if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
+      query.topology.shares_cpus)
+    return variants;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const auto add = [&](const RoundPrice& price) {
+    Variant variant{.per_round = cheapest_vector(rank_count, partners_max_of(query), price)};
+    if (std::none_of(variants.begin(), variants.end(),
+                     [&](const Variant& other) { return other.per_round == variant.per_round; }))
+      variants.push_back(std::move(variant));
+  };
+  const plan::CanonicalTree tree(rank_count);
+  const RoundPrices prices(query);
+  const std::uint64_t bytes = price_bytes(query);
+  add([&](const plan::Round& round) {
+    // As counted for all P to 128.
+    const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
+    return prices.ahead(round, std::min(round.length, blocks), bytes);
+  });
+  if (query.topology.has_shared_nodes() && !query.topology.is_one_node()) {
+    add([&](const plan::Round& round) {
+      return prices.of(round.messages, tree.blocks_max(round.length), bytes);
+    });
+    add([&](const plan::Round& round) {
+      return round_cost(query.network.between, round.messages, 1, bytes);
+    });
+    for (const std::uint32_t largest : {3u, 1u})
+      add([&](const plan::Round& round) {
+        constexpr Picoseconds never = 1'000'000'000'000;  // a second
+        return round.messages > largest ? never
+                                        : prices.ahead(round, tree.blocks_max(round.length), bytes);
+      });
+  }
+  return variants;
+}
+
+/// What a round of recursive multiplying takes whose messages come in another order than that in
+/// which they are combined: the last one first, for some rank.
+plan::CorePrices core_prices(const Query& query) {
+  const std::uint64_t bytes = price_bytes(query);
+  const Picoseconds work = query.network.between.work_time(bytes);
+  const auto prices = [&](bool combines) -> plan::CorePrices::OfRound {
+    const Picoseconds combined = combines ? work : 0;
+    if (query.topology.is_one_node()) {
+      const plan::NodeMemory& memory = query.network.inside;
+      const Picoseconds taken = memory.receive_overhead + combined;
+      return {.each = memory.store_time(bytes), .least = memory.latency + taken, .busy = taken};
+    }
+    const plan::LogGP network = network_of(query);
+    const Picoseconds one = round_cost(network, 1, 1, bytes, false);
+    const Picoseconds further = round_cost(network, 2, 1, bytes, false) - one;
+    return {.fixed = one - further, .each = further + combined};
+  };
+  return {.combining = prices(true), .out = prices(false), .largest = messages_of_round_max};
 }
 
 plan::PerRound core_vector(const Query& query) {
-  return core(vector_for(PerRoundIs::core, query.request), query.topology.rank_count,
-              query.request.bytes());
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const plan::CorePrices prices = core_prices(query);
+  const plan::PerRound& asked = vector_for(PerRoundIs::core, query.request);
+  if (!asked.empty()) return core(asked, rank_count, prices);
+  return plan::cheapest_core(rank_count, prices,
+                             messages_max_of(rank_count, partners_max_of(query)));
 }
-
-/// Whether rounds of recursive multiplying serve so many ranks without folding some of them.
-bool is_product(std::uint32_t rank_count, const plan::PerRound& core) {
-  return plan::recursive_multiplying_rounds(rank_count, core).size() == core.size();
+std::vector<Variant> core_variants(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const auto named = vector_in(query.request.only);
+  if (named && !plan::is_core(rank_count, *named)) return {};
+  std::vector<Variant> variants{{.per_round = named ? *named : core_vector(query)}};
+  if (named || !vector_for(PerRoundIs::core, query.request).empty() || query.topology.shares_cpus)
+    return variants;
+  // The cheapest of smaller entries, too, as if messages came in the order in which they are
+  // combined.
+  plan::CorePrices prices = core_prices(query);
+  if (!query.topology.is_one_node())
+    prices.combining.each -= query.network.between.work_time(price_bytes(query));
+  for (const std::uint32_t largest : {7u, 3u}) {
+    prices.largest = largest;
+    plan::PerRound other = plan::cheapest_core(rank_count, prices,
+                                               messages_max_of(rank_count, partners_max_of(query)));
+    if (std::none_of(variants.begin(), variants.end(),
+                     [&](const Variant& variant) { return variant.per_round == other; }))
+      variants.push_back({.per_round = std::move(other)});
+  }
+  return variants;
 }
 
 bool needs_one_expression(const CollectiveRequest& request) {
@@ -91,61 +217,64 @@ std::string why_not_recursive_multiplying(const Query& query) {
   return "ranks may associate operands differently, which takes no more rounds";
 }
 
-/// Where ranks would have to be folded, the canonical tree may take fewer rounds.
 std::string why_not_along_the_tree(const Query& query) {
   if (is_reproducible_in_bits(query.request)) return "";
   if (query.request.one_value_only) return "its messages carry several values";
-  if (!needs_one_expression(query.request)) return "nobody asks for the bits of one expression";
-  return is_product(query.topology.rank_count, core_vector(query))
-             ? "the number of ranks is a product of small factors"
-             : "";
-}
-
-Picoseconds cost_of_dissemination(const Query& query, const Variant& variant) {
-  const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
-  const plan::LogGP network = network_of(query);
-  Picoseconds cost = 0;
-  for (const plan::Round& round :
-       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += round_cost(network, round.messages, values, price_bytes(query));
-  return cost;
+  return needs_one_expression(query.request) ? "" : "nobody asks for the bits of one expression";
 }
 
 Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant) {
   const plan::PerRound rounds =
       plan::recursive_multiplying_rounds(query.topology.rank_count, variant.per_round);
   const bool is_folded = rounds.size() != variant.per_round.size();
-  const plan::LogGP network = network_of(query);
+  const plan::CorePrices prices = core_prices(query);
   Picoseconds cost = 0;
   for (std::size_t i = 0; i < rounds.size(); ++i)
-    cost +=
-        round_cost(network, rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
-  return cost;
-}
-
-Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& variant) {
-  const plan::LogGP network = network_of(query);
-  Picoseconds cost = 0;
-  for (const plan::Round& round :
-       plan::two_partial_rounds(query.topology.rank_count, variant.per_round)) {
-    // Blocks of a message in the mean, as counted for all P to 128.
-    const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
-    cost += round_cost(network, round.messages, std::min(round.length, blocks), price_bytes(query));
-  }
+    cost += (is_folded && i + 1 == rounds.size() ? prices.out : prices.combining).of(rounds[i]);
   return cost;
 }
 
 // One n for all rounds.
 
+/// The cheapest n of those that serve.
+template <class Serves>
+std::vector<Variant> uniform_variants(const Query& query, Serves&& serves) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (const auto vector = vector_in(query.request.only)) {
+    if (vector->size() != 1 || !serves(vector->front())) return {};
+    return {{.per_round = *vector}};
+  }
+  const DisseminationPrices price(query);
+  std::uint32_t best = 1;
+  Picoseconds least = INT64_MAX;
+  for (std::uint32_t n = 1; n <= std::min(messages_of_round_max, std::max(rank_count, 2u) - 1);
+       ++n) {
+    if (!serves(n)) continue;
+    Picoseconds cost = 0;
+    for (const plan::Round& round :
+         plan::two_partial_rounds(rank_count, plan::uniform(rank_count, n)))
+      cost += price(round);
+    if (cost >= least) continue;
+    least = cost;
+    best = n;
+  }
+  return {{.per_round = {best}}};
+}
 std::vector<Variant> nway_variants(const Query& query, Algorithm algorithm) {
-  return {{.per_round = {nway_n(vector_for(PerRoundIs::uniform, query.request),
-                                query.topology.rank_count, query.request.bytes(), algorithm)}}};
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const plan::PerRound& asked = vector_for(PerRoundIs::uniform, query.request);
+  if (!asked.empty()) return {{.per_round = {nway_n(asked, rank_count, algorithm)}}};
+  return uniform_variants(query,
+                          [&](std::uint32_t n) { return plan::is_adaptable(rank_count, n); });
 }
 std::vector<Variant> decomposition_variants(const Query& query, Algorithm algorithm,
                                             plan::Digits digits) {
-  return {{.per_round = {decomposition_n(vector_for(PerRoundIs::uniform, query.request),
-                                         query.topology.rank_count, query.request.bytes(),
-                                         algorithm, digits)}}};
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const plan::PerRound& asked = vector_for(PerRoundIs::uniform, query.request);
+  if (!asked.empty())
+    return {{.per_round = {decomposition_n(asked, rank_count, algorithm, digits)}}};
+  return uniform_variants(
+      query, [&](std::uint32_t n) { return plan::is_decomposable(rank_count, n, digits); });
 }
 Plan nway_plan(const Query& query, const Variant& variant, Rank self, plan::TakeOut take_out) {
   return plan::nway_allreduce(self, query.topology.rank_count, variant.per_round[0], take_out,
@@ -176,7 +305,10 @@ std::string why_not_divided(const Query& query) {
   if (is_reproducible_in_bits(request))
     return request.per_round.empty() ? "" : "messages per round are asked for";
   if (request.gives_per_round()) return "messages per round are asked for";
-  return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+  if (query.topology.shares_cpus || query.topology.is_one_node())
+    return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+  return request.element_count < query.topology.rank_count ? "there are fewer elements than ranks"
+                                                           : "";
 }
 
 /// Whether all ranks may be connected with each other unasked.
@@ -203,11 +335,10 @@ std::string why_not_all_connected(const Query& query) {
 }
 
 Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
-  const plan::LogGP network = network_of(query);
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint64_t part = (price_bytes(query) + rank_count - 1) / rank_count;
-  return round_cost(network, rank_count - 1, 1, part) +
-         round_cost(network, rank_count - 1, 1, part, false);
+  const RoundPrices prices(query);
+  return prices.of(rank_count - 1, 1, part) + prices.of(rank_count - 1, 1, part, false);
 }
 
 /// Sub-blocks of each block.  With two, one is combined while the other travels.  Among more than
@@ -236,23 +367,44 @@ Picoseconds cost_of_zero_copy_ring(const Query& query, const Variant& variant) {
 
 /// In runs of messages of a part each, there and back.  A part is passed on as soon as it is there,
 /// so that a run begins when the first message of the run before has come, or when the port has
-/// sent all of these; the last run alone is awaited to its end.
-Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs) {
+/// sent all of these; the last run alone is awaited to its end.  The first `inside` runs stay in
+/// the node.
+Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs,
+                         std::size_t inside = 0) {
   const plan::LogGP network = network_of(query);
   plan::LogGP first_at_port = network;
   first_at_port.ranks_at_port = 1;
   const std::uint64_t parts = std::accumulate(runs.begin(), runs.end(), std::uint64_t{1});
   const std::uint64_t part = (price_bytes(query) + parts - 1) / parts;
-  const auto until_next = [&](std::uint32_t messages, bool combines) {
+  const auto until_next = [&](std::size_t run, bool combines) {
+    const std::uint32_t messages = runs[run];
+    if (run < inside) return round_cost_in_node(query.network, messages, 1, part, combines);
     const Picoseconds each =
         round_cost(network, 2, 1, part, combines) - round_cost(network, 1, 1, part, combines);
     return std::max(messages * each, round_cost(first_at_port, 1, 1, part, combines));
   };
   Picoseconds cost = 0;
-  for (const std::uint32_t messages : runs)
-    cost += until_next(messages, true) + until_next(messages, false);
-  if (runs.empty()) return cost;
-  return cost - until_next(runs.front(), false) + round_cost(network, runs.front(), 1, part, false);
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    cost += until_next(run, true) + until_next(run, false);
+  if (runs.empty() || inside > 0) return cost;
+  return cost - until_next(0, false) + round_cost(network, runs.front(), 1, part, false);
+}
+
+/// Halves go to the neighbour first, then twice as far, and so on.
+Picoseconds cost_of_halving(const Query& query, const Variant&) {
+  const Topology& topology = query.topology;
+  const bool has_inside = topology.has_shared_nodes() && topology.has_runs();
+  const std::size_t inside =
+      has_inside ? static_cast<std::size_t>(std::bit_width(topology.largest_node())) - 1 : 0;
+  const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
+  const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
+  // By the recurrence: what some ranks carry for others is not in the runs, nor what ranks of a
+  // node wait for each other.
+  const Picoseconds quarters = (std::has_single_bit(topology.rank_count) ? 0
+                                : inside > 0                             ? 2
+                                                                         : 1) +
+                               (inside > 0 ? 1 : 0);
+  return cost + cost / 4 * quarters;
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {
@@ -261,6 +413,10 @@ std::vector<std::uint32_t> circulant_runs(const Query& query) {
 
 std::string why_not_passed_on(const Query& query, std::uint32_t ranks_max) {
   if (std::string why = why_not_divided(query); !why.empty()) return why;
+  // A message takes a port for as long as longer ones do, and there is one for each part.
+  if (!is_reproducible_in_bits(query.request) &&
+      price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 2)
+    return "the parts would be shorter than what a port sends in the gap between messages";
   if (may_connect_all(query)) return "all ranks are connected, and each has a part";
   return query.topology.rank_count > ranks_max
              ? "its registers would take more than the arena that there is by default"
@@ -273,6 +429,9 @@ std::string why_not_circulant(const Query& query) {
 }
 
 std::string why_not_circulant_unasked(const Query& query) {
+  if (query.request.across == Across::automatic && query.topology.has_shared_nodes() &&
+      query.topology.has_equal_nodes() && !query.topology.is_one_node())
+    return "ranks share nodes, whose lanes send less";
   if (std::string why = why_not_passed_on(query, passed_on_ranks_max); !why.empty()) return why;
   return 2 * circulant_runs(query).size() > query.request.partners_max
              ? "a context does not hold so many connections"
@@ -332,6 +491,7 @@ plan::RingLaps ring_laps(const CollectiveRequest& request, const plan::RingShape
 std::string why_not_shared_ring_unasked(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (std::string why = why_not_divided(query); !why.empty()) return why;
+  if (request.bytes() < shared_ring_from_bytes) return "the payload is small";
   if (query.topology.node_count() <= 2) return "there are no more than two nodes";
   if (query.topology.largest_node() > 1)
     return "a node has several ranks, each of which would copy its contribution and all results";
@@ -382,8 +542,8 @@ constexpr Row table[] = {
      .algorithm = Algorithm::dissemination,
      .keeps_rank_order = false,
      .needs_idempotent = true,
-     .variants = covering_variants,
-     .cost = cost_of_dissemination,
+     .variants = covering_variants<DisseminationPrices>,
+     .cost = cost_of_rounds<DisseminationPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::dissemination_allreduce(self, query.topology.rank_count, variant.per_round);
@@ -393,8 +553,8 @@ constexpr Row table[] = {
      .association = Association::any,
      .algorithm = Algorithm::two_partial,
      .why_not_unasked = why_not_two_partial,
-     .variants = covering_variants,
-     .cost = cost_of_dissemination,
+     .variants = covering_variants<DisseminationPrices>,
+     .cost = cost_of_rounds<DisseminationPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::two_partial_allreduce(self, query.topology.rank_count, variant.per_round,
@@ -406,8 +566,7 @@ constexpr Row table[] = {
      .algorithm = Algorithm::recursive_multiplying,
      .takes = PerRoundIs::core,
      .why_not_unasked = why_not_recursive_multiplying,
-     .variants =
-         [](const Query& query) { return std::vector<Variant>{{.per_round = core_vector(query)}}; },
+     .variants = core_variants,
      .cost = cost_of_recursive_multiplying,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
@@ -467,8 +626,8 @@ constexpr Row table[] = {
      .name = "canonical_dissemination",
      .algorithm = Algorithm::canonical_dissemination,
      .why_not_unasked = why_not_along_the_tree,
-     .variants = covering_variants,
-     .cost = cost_of_canonical_dissemination,
+     .variants = canonical_variants,
+     .cost = cost_of_rounds<CanonicalPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,
@@ -527,10 +686,7 @@ constexpr Row table[] = {
      .instead = "canonical_dissemination",
      .why_not = why_not_canonical_halving,
      .why_not_unasked = why_not_canonical_halving_unasked,
-     .cost =
-         [](const Query& query, const Variant&) {
-           return cost_of_runs(query, plan::canonical_halving_runs(query.topology.rank_count));
-         },
+     .cost = cost_of_halving,
      .build =
          [](const Query& query, const Variant&, Rank self) {
            return plan::canonical_halving_allreduce(self, query.topology.rank_count);
@@ -561,7 +717,7 @@ std::span<const Row> allreduce_rows() {
 }
 
 std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology) {
-  const plan::RingShape shape = ring_shape({request, topology});
+  const plan::RingShape shape = ring_shape({request, topology, {}});
   const std::size_t element_bytes = std::max<std::size_t>(request.reduction.element_bytes, 1);
   return plan::shared_ring_arena_bytes(
       ring_laps(request, shape, request.element_count, element_bytes), shape.nodes,

@@ -5,7 +5,6 @@
 #include <tutti/status.hpp>
 
 #include "plan/allreduce/nway.hpp"
-#include "plan/allreduce/recursive_multiplying.hpp"
 #include "tune/request.hpp"
 
 namespace tutti::tune {
@@ -21,13 +20,8 @@ void require_entries(const plan::PerRound& vector) {
                             std::to_string(rank_count) + " ranks; use smaller entries");
 }
 
-/// One n for all rounds; where none is asked for, that of the rule's first round.
-std::uint32_t uniform(const plan::PerRound& asked, std::uint32_t rank_count,
-                      std::size_t payload_bytes, Algorithm algorithm) {
-  if (asked.empty()) {
-    const plan::PerRound rule = plan::default_per_round(rank_count, payload_bytes);
-    return rule.empty() ? 1 : *std::max_element(rule.begin(), rule.end());
-  }
+/// One n for all rounds.
+std::uint32_t uniform(const plan::PerRound& asked, std::uint32_t rank_count, Algorithm algorithm) {
   require_entries(asked);
   if (std::adjacent_find(asked.begin(), asked.end(), std::not_equal_to<>()) != asked.end())
     refuse_vector(asked, std::string(": algorithm ") + name_of(algorithm) +
@@ -42,9 +36,7 @@ std::uint32_t uniform(const plan::PerRound& asked, std::uint32_t rank_count,
   throw Error(ErrorCode::invalid_argument, "per_round " + text_of(vector) + why);
 }
 
-plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
-                        std::size_t payload_bytes) {
-  if (asked.empty()) return plan::default_per_round(rank_count, payload_bytes);
+plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count) {
   require_entries(asked);
   if (!plan::covers(rank_count, asked)) {
     // So that two rounds of that many messages still have a slot each.
@@ -59,30 +51,25 @@ plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
 }
 
 plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
-                    std::size_t payload_bytes) {
-  if (asked.empty()) return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes);
-  return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes,
-                                                   covering(asked, rank_count, payload_bytes));
+                    const plan::CorePrices& prices) {
+  return plan::cheapest_core_within(rank_count, prices, covering(asked, rank_count));
 }
 
-std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count,
-                     std::size_t payload_bytes, Algorithm algorithm) {
-  const std::uint32_t n = uniform(asked, rank_count, payload_bytes, algorithm);
+std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count, Algorithm algorithm) {
+  const std::uint32_t n = uniform(asked, rank_count, algorithm);
   if (plan::is_adaptable(rank_count, n)) return n;
-  const std::uint32_t nearest = plan::nearest_adaptable_n(rank_count, n);
-  if (asked.empty()) return nearest;
   const std::uint64_t full_rounds = plan::uniform(rank_count, n).size() - 1;
   if (full_rounds * n >= plan::slots_max) refuse_length(asked, rank_count);
   refuse_vector(asked, ": n-way dissemination with n = " + std::to_string(n) +
                            " cannot be adapted to " + std::to_string(rank_count) +
                            " ranks (none of its partials ends where the ring closes); the nearest "
                            "n that can is " +
-                           std::to_string(nearest));
+                           std::to_string(plan::nearest_adaptable_n(rank_count, n)));
 }
 
 std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_count,
-                              std::size_t payload_bytes, Algorithm algorithm, plan::Digits digits) {
-  const std::uint32_t n = uniform(asked, rank_count, payload_bytes, algorithm);
+                              Algorithm algorithm, plan::Digits digits) {
+  const std::uint32_t n = uniform(asked, rank_count, algorithm);
   if (!plan::is_decomposable(rank_count, n, digits)) refuse_length({n}, rank_count);
   return n;
 }

@@ -16,7 +16,6 @@
 #include "plan/blocks/zero_copy_allgather.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/asked_per_round.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/chunks.hpp"
 #include "tune/rows.hpp"
 
@@ -29,8 +28,8 @@ plan::Transport transport_of(const Query& query) {
   return query.request.reads_in_place ? plan::Transport::by_reference : plan::Transport::copied;
 }
 
-/// Blocks up to here may be copied once more, so that those of a node are one message (a guess:
-/// copying so many takes less than a message of the assumed network).
+/// Blocks up to here may be copied once more, so that those of a node are one message: longer ones
+/// would not stay in the first cache between their copies.
 constexpr std::size_t together_bytes_max = 1024;
 /// What that may take of the arena, where blocks of many ranks have a place in each slot.
 constexpr std::size_t together_registers_bytes = 1u << 20;
@@ -64,13 +63,57 @@ bool is_direct(const Query& query) {
          !query.topology.has_equal_nodes();
 }
 
+/// What a node of so many ranks has of its port where each sends single blocks.  Stores are counted
+/// in full, although a rank does some of them while the port sends for others: so the first message
+/// of a round does not wait for those of the others here.
+plan::LogGP share_of_blocks(const Query& query) {
+  plan::LogGP share = query.network.between;
+  const std::uint32_t ranks = query.topology.largest_node();
+  share.gap *= ranks;
+  share.per_byte.time *= ranks;
+  return share;
+}
+
+/// Blocks that were collected by then go one by one.
+Picoseconds price_of_blocks(const plan::LogGP& share, const plan::Round& round,
+                            std::uint64_t bytes) {
+  return round_cost(share, round.length * round.messages - round.short_messages, 1, bytes, false);
+}
+
 plan::PerRound vector_across(const Query& query) {
   const std::uint32_t node_count = query.topology.node_count();
   if (node_count == 1) return {};
+  if (const auto vector = vector_in(query.request.only)) return *vector;
   if (is_direct(query)) return {node_count - 1};
+  if (!query.request.per_round_by_default.empty())
+    return covering(query.request.per_round_by_default, node_count);
   const std::vector<std::size_t> blocks = blocks_of(query);
-  return covering(query.request.per_round_by_default, node_count,
-                  *std::max_element(blocks.begin(), blocks.end()));
+  const plan::LogGP share = share_of_blocks(query);
+  const std::uint64_t bytes = priced_bytes(*std::max_element(blocks.begin(), blocks.end()));
+  // In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.
+  const auto partners = 3 * static_cast<std::uint32_t>(std::bit_width(node_count - 1));
+  return cheapest_vector(
+      node_count, std::min({query.request.partners_max, partners_unasked_max, partners}),
+      [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
+}
+/// Where ranks share nodes, rounds may overlap with stores, which the price does not know: so few
+/// messages a round are variants, too.
+std::vector<Variant> vectors_across(const Query& query) {
+  const std::uint32_t node_count = query.topology.node_count();
+  std::vector<Variant> variants;
+  const auto add = [&](plan::PerRound vector) {
+    const bool is_there =
+        std::any_of(variants.begin(), variants.end(),
+                    [&](const Variant& variant) { return variant.per_round == vector; });
+    if (!is_there && plan::is_executable(node_count, vector))
+      variants.push_back({.per_round = std::move(vector)});
+  };
+  add(vector_across(query));
+  const bool is_free = query.request.only.empty() && query.request.per_round_by_default.empty() &&
+                       query.request.block_bytes.empty() && query.topology.has_equal_nodes();
+  if (is_free && node_count > 1 && query.topology.has_shared_nodes() && !query.topology.shares_cpus)
+    for (const std::uint32_t n : {1u, 2u}) add(plan::uniform(node_count, n));
+  return variants;
 }
 
 /// In a single node nobody is connected; without shared memory everybody is as near.
@@ -220,20 +263,20 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   const Topology& topology = query.topology;
   const std::uint32_t ranks = topology.largest_node();
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  // Stores are counted in full, although a rank does some of them while the port sends for others:
-  // so the first message of a round does not wait for those of the others here.
-  plan::LogGP share = query.network.between;
-  share.gap *= ranks;
-  share.per_byte.time *= ranks;
+  const plan::LogGP share = share_of_blocks(query);
   const plan::NodeMemory& memory = query.network.inside;
-  const auto stored = Picoseconds{ranks - 1} * topology.node_count();
-  Picoseconds cost = 0;
+  // A rank stores the blocks of a round while the port sends those of the next one.
+  const Picoseconds stored_each =
+      Picoseconds{ranks - 1} * (memory.store_time(bytes) + memory.receive_overhead);
+  Picoseconds cost = ranks > 1 ? memory.latency : 0, stores = stored_each;
   for (const plan::Round& round :
-       plan::two_partial_rounds(topology.node_count(), variant.per_round))
-    // Blocks that were collected by then go one by one.
-    cost +=
-        round_cost(share, round.length * round.messages - round.short_messages, 1, bytes, false);
-  return cost + stored * (memory.store_time(bytes) + memory.receive_overhead) + memory.latency;
+       plan::two_partial_rounds(topology.node_count(), variant.per_round)) {
+    const Picoseconds blocks = round.length * round.messages - round.short_messages;
+    cost += std::max(price_of_blocks(share, round, bytes),
+                     stores + blocks * query.network.between.receive_overhead);
+    stores = blocks * stored_each;
+  }
+  return cost + stores;
 }
 
 /// Blocks of a node go together, once, and all of them to each of its ranks.
@@ -291,34 +334,52 @@ std::string why_not_by_node(const Query& query) {
   const std::size_t block_bytes = query.request.bytes();
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (nodes == 1) return "there is one node";
+  if (!query.topology.has_shared_nodes()) return "ranks do not share nodes";
   if (block_bytes > together_bytes_max) return "blocks are too long to be copied once more";
   return 2 * (2 * nodes + largest) * largest * block_bytes > together_registers_bytes
              ? "its registers would take too much of the arena"
              : "";
 }
 
-/// What the messages of the root take, and a hop more.
+/// What the messages of the root take, and before or after them, what a node takes to put its
+/// blocks together.
 Picoseconds cost_by_node(const Query& query, const Variant&) {
-  return (query.topology.node_count() - Picoseconds{1}) * query.network.between.gap + hop_in_memory;
+  const plan::LogGP& network = query.network.between;
+  const plan::NodeMemory& memory = query.network.inside;
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const std::uint64_t ranks = query.topology.largest_node();
+  return hop_in_node(memory, bytes) +
+         static_cast<Picoseconds>(ranks - 1) *
+             std::max(memory.receive_overhead, memory.store_time(bytes)) +
+         round_cost(network, std::max(query.topology.node_count(), 2u) - 1, ranks, bytes, false);
 }
 Picoseconds cost_of_direct_root(const Query& query, const Variant&) {
-  return (query.topology.rank_count - Picoseconds{ranks_at_root(query)}) *
-         query.network.between.gap;
+  const std::uint32_t others = query.topology.rank_count - ranks_at_root(query);
+  return others == 0 ? 0
+                     : round_cost(query.network.between, others, 1,
+                                  priced_bytes(query.request.bytes()), false);
 }
 
 /// The root is connected with few where there are many ranks.
-bool goes_along_tree(const Query& query) {
-  if (transport_of(query) != plan::Transport::copied ||
-      index_of(query.request.root) >= query.topology.rank_count)
-    return false;
-  const bool together =
-      why_not_by_node(query).empty() && cost_by_node(query, {}) < cost_of_direct_root(query, {});
-  const std::uint32_t partners =
-      together ? query.topology.node_count() - 1 : query.topology.rank_count - ranks_at_root(query);
-  return partners > partners_unasked_max && query.topology.rank_count <= passed_on_ranks_max;
+bool has_tree(const Query& query) {
+  return transport_of(query) == plan::Transport::copied &&
+         index_of(query.request.root) < query.topology.rank_count &&
+         query.topology.rank_count <= passed_on_ranks_max;
 }
-std::string why_not_with_root(const Query& query) {
-  return goes_along_tree(query) ? "it would connect more ranks than are connected unasked" : "";
+std::string why_not_direct_root(const Query& query) {
+  return has_tree(query) && query.topology.rank_count - ranks_at_root(query) > partners_unasked_max
+             ? "it would connect more ranks than are connected unasked"
+             : "";
+}
+std::string why_not_by_node_unasked(const Query& query) {
+  return has_tree(query) && query.topology.node_count() - 1 > partners_unasked_max
+             ? "it would connect more ranks than are connected unasked"
+             : "";
+}
+std::string why_not_along_tree(const Query& query) {
+  const bool is_last = !why_not_direct_root(query).empty() &&
+                       (!why_not_by_node(query).empty() || !why_not_by_node_unasked(query).empty());
+  return is_last ? "" : "the root is connected with few ranks";
 }
 
 // alltoall
@@ -369,7 +430,8 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
   // Where ranks share CPUs, each stage waits for the last of a node: measured with the software
   // device, 2 CPUs, 8 bytes, medians of 7 runs: 8 ranks on nodes of 2, 9 messages saved, 1.2 of
   // direct; 12 on nodes of 3, 24, 0.87; 16 on nodes of 8, 63, 0.83.
-  const Picoseconds wait = topology.shares_cpus ? 2 * hop_in_memory : memory.latency;
+  constexpr Picoseconds turn = 600'000;  // of the scheduler
+  const Picoseconds wait = topology.shares_cpus ? turn : memory.latency;
   const Picoseconds stage =
       static_cast<Picoseconds>(largest - 1) *
           (memory.store_time(std::uint64_t{turns} * largest * bytes) + memory.receive_overhead) +
@@ -379,16 +441,12 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
          static_cast<Picoseconds>(others) * network.port_time(together);
 }
 
-/// With more messages a round an alltoall of more than 42 ranks would have a lower price, by a
-/// third at most of up to 256, and would connect more ranks.
-constexpr std::uint32_t bruck_n_max = 7;
-
 /// Each n with which blocks pass through others, whole, and do not take too much of the arena.
 std::vector<Variant> bruck_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::size_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
   std::vector<Variant> variants;
-  for (std::uint32_t n = 1; n <= bruck_n_max && n + 1 < rank_count; ++n) {
+  for (std::uint32_t n = 1; n <= messages_of_round_max && n + 1 < rank_count; ++n) {
     const auto [slots, payloads] = plan::bruck_registers(plan::bruck_rounds(rank_count, n));
     constexpr std::size_t registers = 4;  // slots and partials, for two calls
     if (registers * slots * payloads * block_bytes <= together_registers_bytes &&
@@ -434,9 +492,8 @@ std::uint64_t block_price_bytes(const Query& query) {
 }
 
 Picoseconds cost_of_direct_sums(const Query& query, const Variant&) {
-  return round_cost(query.network.between,
-                    query.topology.rank_count - query.topology.smallest_node(), 1,
-                    block_price_bytes(query));
+  const std::uint32_t across = query.topology.rank_count - query.topology.smallest_node();
+  return round_cost(network_of(query), std::max(across, 1u), 1, block_price_bytes(query));
 }
 
 /// Partial sums that a rank sends to other nodes, at most.
@@ -446,8 +503,19 @@ std::uint32_t partial_sums(const Query& query) {
   return (largest + smallest - 1) / smallest * (query.topology.node_count() - 1);
 }
 Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
-  return hop_in_memory +
-         round_cost(query.network.between, partial_sums(query), 1, block_price_bytes(query));
+  // Where ranks share nodes, each first combines what the others of its node have for its places.
+  const std::uint64_t bytes = block_price_bytes(query);
+  const plan::NodeMemory& memory = query.network.inside;
+  const auto places = static_cast<Picoseconds>(query.topology.node_count());
+  const auto others = static_cast<Picoseconds>(query.topology.largest_node() - 1);
+  const Picoseconds across =
+      round_cost(network_of(query), std::max(partial_sums(query), 1u), 1, bytes);
+  if (others == 0) return across;
+  // A rank combines those of one node after those of another, while the port sends the ones before.
+  const Picoseconds combined =
+      others * (memory.receive_overhead + query.network.between.work_time(bytes));
+  return places * others * memory.store_time(bytes) + memory.latency + combined +
+         std::max((places - 1) * combined, across);
 }
 
 bool would_connect_many(const Query& query) {
@@ -462,9 +530,7 @@ std::string why_not_partial_sums(const Query& query) {
     return would_connect_many(query) ? "" : "contributions go to their owner at once";
   if (!topology.has_equal_nodes() && partial_sums(query) > partners_unasked_max)
     return "its sums would go directly, to more ranks than are connected unasked";
-  return cost_of_partial_sums(query, {}) < cost_of_direct_sums(query, {})
-             ? ""
-             : "it saves less than a hop in memory";
+  return "";
 }
 
 /// The rows that send partial sums, or contributions along the canonical tree.
@@ -477,8 +543,8 @@ std::string why_not_canonical_halves(const Query& query) {
 }
 
 std::string why_not_direct_sums(const Query& query) {
-  if (sends_partial_sums(query)) return "partial sums serve";
-  return why_not_canonical_halves(query).empty()
+  return would_connect_many(query) &&
+                 (sends_partial_sums(query) || why_not_canonical_halves(query).empty())
              ? "it would connect more ranks than are connected unasked"
              : "";
 }
@@ -494,7 +560,7 @@ constexpr Row direct_with_root(Collective collective) {
   return {.collective = collective,
           .name = "direct",
           .also = "single_copy",
-          .why_not_unasked = why_not_with_root,
+          .why_not_unasked = why_not_direct_root,
           .cost = cost_of_direct_root,
           .build = [](const Query& query, const Variant&, Rank self) {
             return builder(self, query.topology.rank_count, query.request.root,
@@ -507,7 +573,7 @@ constexpr Row by_node_with_root(Collective collective, const char* name) {
   return {.collective = collective,
           .name = name,
           .why_not = why_not_by_node,
-          .why_not_unasked = why_not_with_root,
+          .why_not_unasked = why_not_by_node_unasked,
           .cost = cost_by_node,
           .build = [](const Query& query, const Variant&, Rank self) {
             return builder(self, query.topology.node_of, query.request.root);
@@ -518,16 +584,11 @@ template <auto builder>
 constexpr Row along_tree_with_root(Collective collective, const char* name) {
   return {.collective = collective,
           .name = name,
-          .why_not_unasked =
-              [](const Query& query) {
-                return std::string(goes_along_tree(query) ? ""
-                                                          : "the root is connected with few ranks");
-              },
-          .build =
-              [](const Query& query, const Variant&, Rank self) {
-                return builder(self, query.topology.rank_count, query.topology.node_of,
-                               query.request.root);
-              }};
+          .why_not_unasked = why_not_along_tree,
+          .build = [](const Query& query, const Variant&, Rank self) {
+            return builder(self, query.topology.rank_count, query.topology.node_of,
+                           query.request.root);
+          }};
 }
 
 constexpr Row table[] = {
@@ -555,10 +616,7 @@ constexpr Row table[] = {
                               : goes_directly(query)  ? "all others are as near"
                                                       : "");
          },
-     .variants =
-         [](const Query& query) {
-           return std::vector<Variant>{{.per_round = vector_across(query)}};
-         },
+     .variants = vectors_across,
      .cost = cost_of_whole_blocks,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {

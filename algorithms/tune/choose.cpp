@@ -4,12 +4,18 @@
 #include <cassert>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/enumerators.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
+#include <utility>
 
 #include "tune/asked_per_round.hpp"
 #include "tune/hierarchy.hpp"
+#include "tune/names.hpp"
+#include "tune/plan_time.hpp"
+#include "tune/prices.hpp"
 #include "tune/rows.hpp"
 
 namespace tutti::tune {
@@ -104,20 +110,29 @@ const Row* named_row(const CollectiveRequest& request, std::optional<Hierarchy> 
   return &row_of(request.algorithm);
 }
 
-std::vector<Variant> variants_of(const Row& row, const Query& query) {
-  return row.variants == nullptr ? std::vector<Variant>{{}} : row.variants(query);
-}
-
-/// "8 lanes in 2 sub-blocks", "bruck_alltoall with 7 a round".
+/// "8 lanes in 2 sub-blocks", "bruck_alltoall with 7 a round", "4 lanes of latency 5 along a
+/// chain". What is varied has to show here, so that names tell choices apart.
 std::string described(const Row& row, const Variant& variant) {
   std::string text = row.name;
-  if (row.hierarchy == Hierarchy::lanes && variant.lane_count > 1)
-    text = std::to_string(variant.lane_count) + " " + text;
+  if (variant.lane_count > 1) text = std::to_string(variant.lane_count) + " " + text;
   if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
-  if (!variant.per_round.empty()) text += " with " + text_of(variant.per_round) + " a round";
+  const plan::TreeFans& fans = variant.fans;
+  const plan::PerRound& vector = variant.per_round.empty() ? fans.across : variant.per_round;
+  if (!vector.empty()) text += " with " + text_of(vector) + " a round";
+  if (fans.across_by.rule == plan::Branching::Rule::fibonacci)
+    text += " of latency " + std::to_string(fans.across_by.latency);
+  if (fans.is_chain && variant.lane_count > 1) text += " along a chain";
   if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
   if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
   return text;
+}
+
+/// Whether a name may be that of a variant of the row.
+bool may_be_named(const Row& row, std::string_view own) {
+  if (const std::size_t word = own.find_first_not_of("0123456789"); word > 0)
+    own.remove_prefix(std::min(word + 1, own.size()));
+  const std::string_view name = row.name;
+  return own == name || (own.starts_with(name) && own[name.size()] == ' ');
 }
 
 /// Lines after the first one.
@@ -127,83 +142,548 @@ std::string indented(std::string text) {
   return text;
 }
 
-std::string price_of(const Row& row, const Query& query, const Variant& variant) {
-  if (row.cost == nullptr) return "without a price";
-  const plan::Picoseconds nanoseconds = row.cost(query, variant) / 1000;
+std::string microseconds(plan::Picoseconds price) {
+  const plan::Picoseconds nanoseconds = price / 1000;
   const std::string fraction = std::to_string(nanoseconds % 1000);
   return std::to_string(nanoseconds / 1000) + "." + std::string(3 - fraction.size(), '0') +
          fraction + " us";
 }
 
+/// "on fdr", "as measured on mlx5_0".
+std::string words_of(const Machine& machine) {
+  const bool is_measured = machine[Parameter::latency].origin == Origin::measured ||
+                           machine[Parameter::inside_latency].origin == Origin::measured;
+  return (is_measured ? "as measured on " : "on ") + machine.name;
+}
+
+plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
+  constexpr std::int64_t one = Corrections::one;
+  return price / one * factor + price % one * factor / one;
+}
+
+/// Whether the bits that come out are those of the canonical tree.
+bool gives_canonical_bits(const Row& row) {
+  if (row.collective == Collective::reduce) return row.name == std::string("canonical_tree");
+  return row.hierarchy == Hierarchy::flat && row.association == Association::canonical &&
+         row.name != std::string("single_copy");
+}
+
+/// Whether the call or its context says how it is done.
+bool says_how(const CollectiveRequest& request) {
+  return request.is_asked_for() || request.across != Across::automatic ||
+         request.tree != Tree::automatic || !request.only.empty();
+}
+
+bool fits(const Rule& rule, const CollectiveRequest& request, const Topology& topology) {
+  return rule.collective == request.collective && rule.bytes.contains(request.bytes()) &&
+         rule.ranks.contains(topology.rank_count) && rule.nodes.contains(topology.node_count()) &&
+         rule.ranks_per_node.contains(topology.largest_node()) &&
+         (!rule.agreement || *rule.agreement == request.agreement);
+}
+
+/// "the rule for bytes 0 to 8192".
+std::string words_of(const Rule& rule) {
+  std::string text = std::string("the rule for ") + name_of(rule.collective);
+  if (rule.bytes.to != UINT64_MAX || rule.bytes.from != 0)
+    text += " of " + std::to_string(rule.bytes.from) +
+            (rule.bytes.to == UINT64_MAX ? " bytes and more"
+                                         : " to " + std::to_string(rule.bytes.to) + " bytes");
+  return text;
+}
+
+CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule) {
+  // A ring has to be prepared for, unless every rank has told that it has room.
+  if (rule.algorithm == Algorithm::shared_ring)
+    request.only = name_of(Algorithm::shared_ring);
+  else
+    request.algorithm = rule.algorithm;
+  request.across = rule.across;
+  request.tree = rule.tree;
+  const bool has_own_vector =
+      request.collective == Collective::allreduce || request.collective == Collective::barrier;
+  (has_own_vector ? request.per_round : request.per_round_by_default) = rule.per_round;
+  return request;
+}
+
+Finding call_of(const CollectiveRequest& request, const Topology& topology) {
+  return {.collective = request.collective,
+          .bytes = request.bytes(),
+          .nodes = topology.node_count(),
+          .ranks_per_node = topology.largest_node(),
+          .agreement = request.agreement,
+          .operators = operator_class_of(request)};
+}
+
 }  // namespace
 
-Choice choose(const CollectiveRequest& request, const Topology& topology,
-              const plan::Network& network) {
-  assert(topology.rank_count > 0);
-  assert(topology.node_of.empty() || topology.node_of.size() == topology.rank_count);
-  assert(request.block_bytes.empty() || request.block_bytes.size() == topology.rank_count);
-  assert(
-      (request.collective != Collective::broadcast && request.collective != Collective::reduce) ||
-      index_of(request.root) < topology.rank_count);
-  require_possible(request);
-  Choice choice;
-  choice.request_ = request;
-  choice.topology_ = topology;
-  choice.network_ = network;
-  const Query query = choice.query();
-  const std::optional<Hierarchy> hierarchy = hierarchy_of(query);
-  const Row* const named = named_row(request, hierarchy);
-  if (named != nullptr) require(*named, query);
-  for (const Row& row : registry()) {
-    if (row.collective != request.collective || (hierarchy && row.hierarchy != hierarchy)) continue;
-    std::string why = why_not(row, query, named);
-    if (!why.empty()) {
-      choice.rivals_.push_back({&row, {}, std::move(why)});
-      continue;
+/// One choice by price, among all rows or those that give the bits of the canonical tree.
+class Chooser {
+ public:
+  Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network)
+      : request_(request), topology_(topology), network_(network) {}
+  Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge)
+      : request_(request),
+        topology_(topology),
+        network_(knowledge.machine.network()),
+        machine_(words_of(knowledge.machine)),
+        // Where ranks share CPUs, nothing is raced.
+        corrections_(topology.shares_cpus ? nullptr : &knowledge.corrections),
+        follows_(!topology.shares_cpus) {}
+
+  void only_canonical() { only_canonical_ = true; }
+
+  Choice choose() const;
+
+  /// Nothing where it is refused.
+  std::optional<Choice> try_choose(std::string* why = nullptr) const {
+    try {
+      return choose();
+    } catch (const Error& error) {
+      if (why != nullptr) *why = error.what();
+      return {};
     }
-    for (Variant& variant : variants_of(row, query))
-      choice.rivals_.push_back({&row, std::move(variant), {}});
   }
-  const auto priced = [](const Choice::Rival& rival) { return rival.why_not.empty(); };
-  const auto first = std::find_if(choice.rivals_.begin(), choice.rivals_.end(), priced);
-  if (first == choice.rivals_.end()) {
-    const auto& out = choice.rivals_.front();
-    refuse(std::string(name_of(request.collective)) +
-               (out.row->hierarchy == Hierarchy::flat ? ": " : ": across ") + out.row->name,
+
+  static void decide(Choice& choice, std::string decision) {
+    choice.decision_ = std::move(decision);
+  }
+  static void remark(Choice& choice, std::string text) {
+    choice.remarks_.push_back(std::move(text));
+  }
+  /// Each that was considered, the cheapest first.
+  static std::vector<Choice> by_price(const Choice& choice);
+  static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
+  static Choice with(const Choice& choice, const Choice::Rival& rival);
+
+ private:
+  void add_rivals(Choice& choice, const Row& row, const Row* named, const NameParts& only) const;
+  void take_cheapest(Choice& choice) const;
+  using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
+  static void follow(const Choice& choice, Prices& prices);
+  static plan::Picoseconds weighed(const Choice& choice, const Choice::Rival& rival);
+
+  const CollectiveRequest& request_;
+  const Topology& topology_;
+  plan::Network network_;
+  std::string machine_ = {};
+  const Corrections* corrections_ = nullptr;
+  bool only_canonical_ = false;
+  bool follows_ = false;  // the events of few ranks decide between the cheapest
+};
+
+/// The price; and a thirtieth more for holding several payloads where no bits ask for it.
+plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& rival) {
+  const plan::Picoseconds price = choice.price_of(rival);
+  return rival.row->algorithm == Algorithm::canonical_dissemination &&
+                 choice.request_.agreement != Agreement::reproducible
+             ? price + price / 30
+             : price;
+}
+
+/// Puts first what takes least by the events of its plans, of the few cheapest.
+void Chooser::follow(const Choice& choice, Prices& prices) {
+  // All together they take a few milliseconds at most.
+  constexpr std::size_t followed_max = 8, messages_max = 4096;
+  const Query query = choice.query();
+  const plan::Picoseconds most = 2 * prices.front().first;
+  std::size_t followed = 0, messages = 0;
+  for (const auto& [price, rival] : prices) {
+    if (followed == followed_max || price > most) break;
+    const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
+    const std::size_t more = messages_followed(query, *rival->row, first);
+    if (more > messages_max - messages) break;
+    messages += more;
+    ++followed;
+  }
+  if (followed < 2) return;
+  for (std::size_t i = 0; i < followed; ++i) {
+    Choice::Rival& rival = *prices[i].second;
+    rival.time =
+        plan_time(query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
+    prices[i].first = weighed(choice, rival);
+  }
+  std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(followed),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+}
+
+void Chooser::add_rivals(Choice& choice, const Row& row, const Row* named,
+                         const NameParts& only) const {
+  if (!only.own.empty() && !may_be_named(row, only.own)) return;
+  const Query query = choice.query();
+  std::string why = why_not(row, query, named);
+  if (why.empty() && only_canonical_ && !gives_canonical_bits(row))
+    why = "gives other bits than the choice without a tuning file";
+  if (!why.empty()) {
+    choice.rivals_.push_back({&row, {}, std::move(why)});
+    return;
+  }
+  const std::vector<Variant> variants =
+      row.variants == nullptr ? std::vector<Variant>{{}} : row.variants(query);
+  for (const Variant& variant : variants) {
+    if (!only.own.empty() && described(row, variant) != only.own) continue;
+    choice.rivals_.push_back({&row, variant, {}});
+  }
+}
+
+void Chooser::take_cheapest(Choice& choice) const {
+  std::vector<Choice::Rival*> priced;
+  for (Choice::Rival& rival : choice.rivals_)
+    if (rival.why_not.empty()) priced.push_back(&rival);
+  if (priced.empty()) {
+    const std::string whose = std::string(name_of(request_.collective)) + ": ";
+    if (choice.rivals_.empty() || !request_.only.empty())
+      throw Error(ErrorCode::unsupported,
+                  whose + "there is no \"" + request_.only + "\"" +
+                      (choice.rivals_.empty() ? "" : ", " + choice.rivals_.front().why_not) +
+                      "; use automatic");
+    const Choice::Rival& out = choice.rivals_.front();
+    refuse(whose + (out.row->hierarchy == Hierarchy::flat ? "" : "across ") + out.row->name,
            out.why_not, "automatic");
   }
+  const Choice::Rival* best = priced.front();
   // One alone needs no price, which may take longer to compute than its plan.
-  auto best = first;
-  if (std::count_if(first, choice.rivals_.end(), priced) > 1) {
-    for (auto rival = first; rival != choice.rivals_.end(); ++rival)
-      detail::check(!priced(*rival) || rival->row->cost != nullptr,
-                    "rows that are considered together have prices");
-    const auto cost = [&](const Choice::Rival& rival) {
-      return rival.row->cost(query, rival.variant);
-    };
-    plan::Picoseconds least = cost(*first);
-    for (auto rival = first + 1; rival != choice.rivals_.end(); ++rival)
-      if (priced(*rival))
-        if (const plan::Picoseconds price = cost(*rival); price < least) {
-          least = price;
-          best = rival;
-        }
+  if (priced.size() > 1) {
+    Prices prices;
+    for (Choice::Rival* const rival : priced) {
+      detail::check(rival->row->cost != nullptr, "rows that are considered together have prices");
+      if (corrections_ != nullptr && !corrections_->empty())
+        rival->factor = corrections_->factor(family_of(with(choice, *rival).name()),
+                                             request_.collective, request_.bytes(),
+                                             topology_.node_count(), topology_.largest_node());
+      prices.emplace_back(weighed(choice, *rival), rival);
+    }
+    std::stable_sort(prices.begin(), prices.end(),
+                     [](const auto& left, const auto& right) { return left.first < right.first; });
+    if (follows_) follow(choice, prices);
+    best = prices.front().second;
   }
   choice.row_ = best->row;
   choice.variant_ = best->variant;
+}
+
+Choice Chooser::choose() const {
+  assert(topology_.rank_count > 0);
+  assert(topology_.node_of.empty() || topology_.node_of.size() == topology_.rank_count);
+  assert(request_.block_bytes.empty() || request_.block_bytes.size() == topology_.rank_count);
+  assert(
+      (request_.collective != Collective::broadcast && request_.collective != Collective::reduce) ||
+      index_of(request_.root) < topology_.rank_count);
+  require_possible(request_);
+  Choice choice;
+  choice.request_ = request_;
+  choice.topology_ = topology_;
+  choice.network_ = network_;
+  choice.machine_ = machine_;
+  const Query query = choice.query();
+  const std::optional<Hierarchy> hierarchy = hierarchy_of(query);
+  const Row* const named = named_row(request_, hierarchy);
+  if (named != nullptr) require(*named, query);
+  const NameParts only = parts_of(request_.only);
+  for (const Row& row : registry())
+    if (row.collective == request_.collective && (!hierarchy || row.hierarchy == hierarchy))
+      add_rivals(choice, row, named, only);
+  take_cheapest(choice);
   return choice;
 }
 
-bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology) {
+Choice Chooser::with(const Choice& choice, const Choice::Rival& rival) {
+  Choice other;
+  other.request_ = choice.request_;
+  other.topology_ = choice.topology_;
+  other.network_ = choice.network_;
+  other.machine_ = choice.machine_;
+  other.row_ = rival.row;
+  other.variant_ = rival.variant;
+  return other;
+}
+
+std::vector<Choice> Chooser::by_price(const Choice& choice) {
+  std::vector<const Choice::Rival*> priced;
+  for (const Choice::Rival& rival : choice.rivals_)
+    if (rival.why_not.empty()) priced.push_back(&rival);
+  if (priced.size() > 1)
+    std::stable_sort(priced.begin(), priced.end(),
+                     [&](const Choice::Rival* left, const Choice::Rival* right) {
+                       return choice.price_of(*left) < choice.price_of(*right);
+                     });
+  std::vector<Choice> choices;
+  for (const Choice::Rival* const rival : priced) choices.push_back(with(choice, *rival));
+  return choices;
+}
+
+/// Returns it with another vector: its own, or that of the schedule across.
+Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) {
+  Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
+  Variant& variant = other.variant_;
+  if (variant.across)
+    variant.across = std::make_shared<const Choice>(with_vector(*variant.across, vector));
+  else
+    variant.per_round = vector;
+  return other;
+}
+
+Choice choose(const CollectiveRequest& request, const Topology& topology,
+              const plan::Network& network) {
+  return Chooser(request, topology, network).choose();
+}
+
+std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
+                           const plan::Network& network) {
+  return Chooser::by_price(choose(request, topology, network));
+}
+
+namespace {
+
+/// Whether only what has the bits of the canonical tree may be chosen; or, where the choice without
+/// a file has other ones and is to be kept, that choice.
+struct Kept {
+  bool is_canonical = false;
+  std::optional<Choice> untuned = {};
+};
+Kept kept_bits(const CollectiveRequest& request, const Topology& topology,
+               const Knowledge& knowledge) {
+  if (knowledge.bits == TuningBits::free || operator_class_of(request) == OperatorClass::none ||
+      !order_shows_in_bits(request.reduction))
+    return {};
+  Choice choice = Chooser(request, topology, untuned(knowledge.untuned)).choose();
+  if (gives_canonical_bits(choice.row())) return {.is_canonical = true};
+  return {.untuned = std::move(choice)};
+}
+
+/// The choice of the first rule that fits and serves; remarks on those that do not.
+std::optional<Choice> by_rule(const CollectiveRequest& request, const Topology& topology,
+                              const Knowledge& knowledge, bool only_canonical,
+                              std::vector<std::string>& remarks) {
+  for (const Rule& rule : knowledge.rules) {
+    if (!fits(rule, request, topology)) continue;
+    const CollectiveRequest ruled = with_rule(request, rule);
+    Chooser chooser(ruled, topology, knowledge);
+    if (only_canonical) chooser.only_canonical();
+    std::string why;
+    if (std::optional<Choice> choice = chooser.try_choose(&why)) {
+      // One that is asked for by name is not looked at for its bits.
+      if (!only_canonical || gives_canonical_bits(choice->row())) {
+        Chooser::decide(*choice, "as " + words_of(rule) + " says");
+        return choice;
+      }
+      why = "gives other bits than the choice without a tuning file";
+    }
+    remarks.push_back(words_of(rule) + " is passed over: " + why);
+  }
+  return {};
+}
+
+std::optional<Choice> by_finding(const CollectiveRequest& request, const Topology& topology,
+                                 const Knowledge& knowledge, bool only_canonical,
+                                 std::vector<std::string>& remarks) {
+  if (topology.shares_cpus || knowledge.findings.empty()) return {};
+  const Finding call = call_of(request, topology);
+  for (const Finding& finding : knowledge.findings) {
+    if (finding.is_noisy || !finding.is_about_same(call)) continue;
+    CollectiveRequest asked = request;
+    asked.only = finding.winner.choice;
+    Chooser chooser(asked, topology, knowledge);
+    if (only_canonical) chooser.only_canonical();
+    std::string why;
+    if (std::optional<Choice> choice = chooser.try_choose(&why)) {
+      Chooser::decide(*choice,
+                      "measured to be the fastest, " + microseconds(finding.winner.measured));
+      return choice;
+    }
+    remarks.push_back("a finding is passed over: " + why);
+  }
+  return {};
+}
+
+}  // namespace
+
+Choice choose(const CollectiveRequest& request, const Topology& topology,
+              const Knowledge& knowledge) {
+  std::vector<std::string> remarks;
+  std::optional<Choice> choice;
+  if (says_how(request)) return Chooser(request, topology, knowledge).choose();
+  Kept kept = kept_bits(request, topology, knowledge);
+  if (kept.untuned) {
+    Chooser::decide(*kept.untuned, "kept as without a tuning file, for the bits of results");
+    return std::move(*kept.untuned);
+  }
+  choice = by_rule(request, topology, knowledge, kept.is_canonical, remarks);
+  if (!choice) choice = by_finding(request, topology, knowledge, kept.is_canonical, remarks);
+  if (!choice) {
+    Chooser chooser(request, topology, knowledge);
+    if (kept.is_canonical) chooser.only_canonical();
+    choice = chooser.choose();
+  }
+  for (std::string& remark : remarks) Chooser::remark(*choice, std::move(remark));
+  return std::move(*choice);
+}
+
+namespace {
+
+/// The innermost choice, whose vector is that of the rounds across.
+const Choice& innermost(const Choice& choice) {
+  return choice.variant().across ? innermost(*choice.variant().across) : choice;
+}
+
+/// Without the parameters: what is of one family is alike but for these.
+std::string family(const Choice& choice) {
+  std::string name = choice.row().name;
+  for (const Choice* across = choice.variant().across.get(); across != nullptr;
+       across = across->variant().across.get())
+    name += std::string(", ") + across->row().name;
+  return name + (choice.variant().turns > 0 ? " in turns" : "") +
+         (choice.variant().fans.is_chain ? " along a chain" : "");
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
+                               const Knowledge& knowledge, std::size_t count) {
+  std::vector<Choice> found{choose(request, topology, knowledge)};
+  std::set<std::string> names{found.front().name()};
+  const auto add = [&](Choice choice) {
+    if (found.size() < count && names.insert(choice.name()).second)
+      found.push_back(std::move(choice));
+  };
+  const Kept kept = kept_bits(request, topology, knowledge);
+  if (kept.untuned || says_how(request)) return found;
+  Chooser chooser(request, topology, knowledge);
+  if (kept.is_canonical) chooser.only_canonical();
+  const std::optional<Choice> priced = chooser.try_choose();
+  if (!priced) return found;
+  const std::vector<Choice> all = Chooser::by_price(*priced);
+  // Half of the places are for other families that are not far behind, if there are any.
+  std::set<std::string> families{family(found.front())};
+  std::vector<Choice> others;
+  for (const Choice& choice : all)
+    if (families.insert(family(choice)).second) others.push_back(choice);
+  std::size_t taken = 0;
+  const plan::Picoseconds least = all.size() > 1 ? all.front().cost() : 0;
+  while (taken < others.size() && found.size() < (count + 1) / 2 &&
+         others[taken].cost() <= least + least / 2)
+    add(others[taken++]);
+  // Vectors, where the best one has one to vary.
+  const Choice best = all.front();
+  const Choice& across = innermost(best);
+  const plan::PerRound& vector = across.variant().per_round;
+  const bool has_vector =
+      !vector.empty() && across.variant().turns == 0 && across.row().takes != PerRoundIs::uniform;
+  const auto ask_for = [&](const plan::PerRound& other) -> std::optional<Choice> {
+    CollectiveRequest asked = request;
+    asked.only = Chooser::with_vector(best, other).name();
+    Chooser named(asked, topology, knowledge);
+    return named.try_choose();
+  };
+  if (has_vector) {
+    const std::uint32_t last = vector.back();
+    for (const std::uint32_t entry : {last - 1, last + 1}) {
+      plan::PerRound neighbour = vector;
+      neighbour.back() = entry;
+      if (entry == 0) neighbour.pop_back();
+      if (neighbour.empty()) continue;
+      if (std::optional<Choice> choice = ask_for(neighbour)) add(std::move(*choice));
+    }
+    std::optional<Choice> best_uniform;
+    for (std::uint32_t n = 1; n <= 7; ++n)
+      if (std::optional<Choice> choice = ask_for(plan::uniform(across.plan(Rank{0}).rank_count, n));
+          choice && (!best_uniform || choice->cost() < best_uniform->cost()))
+        best_uniform = std::move(choice);
+    if (best_uniform) add(std::move(*best_uniform));
+  }
+  // What is chosen without a file, and then whatever is left.
+  if (std::optional<Choice> choice =
+          Chooser(request, topology, untuned(knowledge.untuned)).try_choose())
+    add(std::move(*choice));
+  for (; taken < others.size(); ++taken) add(others[taken]);
+  return found;
+}
+
+namespace {
+
+/// A parameter in a sentence, and how its value is written.
+std::string words_of(Parameter parameter) {
+  static constexpr const char* words[parameter_count] = {"the latency between nodes",
+                                                         "what a receiver spends on a message",
+                                                         "the gap of a port",
+                                                         "the time of a byte at a port",
+                                                         "what combining a value takes",
+                                                         "what combining a byte takes",
+                                                         "the latency inside a node",
+                                                         "what a store inside a node takes",
+                                                         "what receiving inside a node takes",
+                                                         "the time of a byte inside a node",
+                                                         "what reading in place takes",
+                                                         "the time of a byte that is read in place",
+                                                         "the fan"};
+  return words[static_cast<std::size_t>(parameter)];
+}
+std::string value_of(Parameter parameter, std::int64_t value) {
+  const bool is_of_byte = std::string(key_of(parameter)).ends_with("_fs");
+  const std::string fraction = std::to_string(value % 1000);
+  return std::to_string(value / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction +
+         (is_of_byte ? " ps" : " ns");
+}
+
+}  // namespace
+
+std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
+                            const Knowledge& knowledge) {
+  const std::string now = choose(request, topology, knowledge).name();
+  std::string text;
+  for (const Parameter parameter : detail::enumerators<Parameter::inside_read_per_byte>) {
+    const std::int64_t value = knowledge.machine[parameter].value;
+    if (value <= 0) continue;
+    const auto name_at = [&](std::int64_t other) {
+      Knowledge changed = knowledge;
+      changed.machine[parameter].value = other;
+      return choose(request, topology, changed).name();
+    };
+    // In steps of a half and two from the value on; then the gap that the other one begins in is
+    // halved until it is a hundredth.
+    struct Flip {
+      std::int64_t at;
+      std::string to;
+      std::int64_t times;  // a thousand times the factor
+    };
+    std::optional<Flip> nearest;
+    for (const bool is_up : {false, true}) {
+      std::int64_t same = value;
+      for (const std::int64_t eighths : {10, 12, 16, 24, 32, 48, 64}) {
+        const std::int64_t other = is_up ? value * eighths / 8 : value * 8 / eighths;
+        if (name_at(other) == now) {
+          same = other;
+          continue;
+        }
+        std::int64_t flipped = other;
+        while (std::max(same, flipped) - std::min(same, flipped) >
+               std::max<std::int64_t>(value / 100, 1)) {
+          const std::int64_t middle = (same + flipped) / 2;
+          (name_at(middle) == now ? same : flipped) = middle;
+        }
+        const std::int64_t times =
+            1000 * std::max(flipped, value) / std::max<std::int64_t>(std::min(flipped, value), 1);
+        if (!nearest || times < nearest->times) nearest = {flipped, name_at(flipped), times};
+        break;
+      }
+    }
+    if (!nearest) continue;
+    text += (text.empty() ? "" : "\n") + nearest->to + " if " + words_of(parameter) + " were " +
+            (nearest->at < value ? "below " : "above ") + value_of(parameter, nearest->at);
+  }
+  return text;
+}
+
+bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology,
+                          const Knowledge& knowledge) {
   // Most calls need no second choice to be made for them.
   if (request.algorithm != Algorithm::automatic || request.ring_room != RingRoom::not_told ||
-      request.bytes() < in_parts_from_bytes || topology.shares_cpus || topology.node_count() <= 2 ||
-      topology.largest_node() > 1)
+      request.bytes() < shared_ring_from_bytes || topology.shares_cpus ||
+      topology.node_count() <= 2 || topology.largest_node() > 1)
     return false;
   CollectiveRequest with_room = request;
   with_room.ring_room = RingRoom::there;
   try {
-    return choose(with_room, topology).row().is_flow;
+    return choose(with_room, topology, knowledge).row().is_flow;
   } catch (const Error&) {
     return false;  // the choice itself will say why, once all ranks are there to hear it
   }
@@ -213,8 +693,23 @@ plan::Picoseconds Choice::cost() const {
   return row_->cost == nullptr ? 0 : row_->cost(query(), variant_);
 }
 
+plan::Picoseconds Choice::price_of(const Rival& rival) const {
+  return corrected(rival.time > 0 ? rival.time : rival.row->cost(query(), rival.variant),
+                   rival.factor);
+}
+
 plan::Plan Choice::plan(Rank self) const {
   return row_->build(query(), variant_, self);
+}
+
+const plan::Plan& Choice::first_plan() const {
+  if (!first_plan_) first_plan_ = std::make_shared<const plan::Plan>(plan(Rank{0}));
+  return *first_plan_;
+}
+
+std::string Choice::name() const {
+  return described(*row_, variant_) +
+         (variant_.across ? ", " + variant_.across->name() + " across" : "");
 }
 
 std::string Choice::explanation() const {
@@ -223,19 +718,41 @@ std::string Choice::explanation() const {
 
 std::string Choice::explanation_for(const CollectiveRequest& asked) const {
   std::vector<const Rival*> priced;
-  for (const Rival& rival : rivals_)
-    if (rival.why_not.empty() && rival.row->cost != nullptr) priced.push_back(&rival);
-  std::stable_sort(priced.begin(), priced.end(), [&](const Rival* left, const Rival* right) {
-    return left->row->cost(query(), left->variant) < right->row->cost(query(), right->variant);
-  });
+  const Rival* chosen = nullptr;
+  for (const Rival& rival : rivals_) {
+    if (!rival.why_not.empty()) continue;
+    if (rival.row->cost != nullptr) priced.push_back(&rival);
+    if (chosen == nullptr && rival.row == row_ &&
+        described(*row_, rival.variant) == described(*row_, variant_))
+      chosen = &rival;
+  }
+  if (priced.size() > 1)
+    std::stable_sort(priced.begin(), priced.end(), [&](const Rival* left, const Rival* right) {
+      return price_of(*left) < price_of(*right);
+    });
+  const auto price_text = [&](const Rival& rival) {
+    if (rival.row->cost == nullptr) return std::string("without a price");
+    const plan::Picoseconds price = price_of(rival);
+    std::string text = microseconds(price);
+    if (rival.factor != Corrections::one) {
+      const std::int64_t hundredths =
+          (rival.factor * 100 + Corrections::one / 2) / Corrections::one;
+      const std::string fraction = std::to_string(hundredths % 100);
+      text += " (corrected by " + std::to_string(hundredths / 100) + "." +
+              std::string(2 - fraction.size(), '0') + fraction + ", as measured)";
+    }
+    return text;
+  };
   std::string text = "chosen: " + described(*row_, variant_);
-  if (request_.collective == Collective::allreduce && row_->algorithm != Algorithm::automatic &&
-      row_->algorithm == asked.algorithm)
+  if (!decision_.empty())
+    text += ", " + decision_;
+  else if (request_.collective == Collective::allreduce &&
+           row_->algorithm != Algorithm::automatic && row_->algorithm == asked.algorithm)
     text += ", which is asked for";
   else if (priced.size() < 2 && request_.algorithm == asked.algorithm)
     text += ", the only one considered";
-  else
-    text += ", " + price_of(*row_, query(), variant_) + " on a network like FDR InfiniBand";
+  else if (chosen != nullptr)
+    text += ", " + price_text(*chosen) + (machine_.empty() ? "" : " " + machine_);
   if (priced_bytes(request_.bytes()) < request_.bytes())
     text += "; prices are those of " + std::to_string(priced_bytes(request_.bytes())) + " bytes";
   if (variant_.across) text += "\n  across: " + indented(variant_.across->explanation_for(asked));
@@ -254,11 +771,12 @@ std::string Choice::explanation_for(const CollectiveRequest& asked) const {
              ? ", " + described(rival->variant.across->row(), rival->variant.across->variant()) +
                    " across"
              : "") +
-        ", " + price_of(*rival->row, query(), rival->variant);
+        ", " + price_text(*rival);
   }
   for (const Rival& rival : rivals_)
     if (!rival.why_not.empty() && rival.why_not != another_is_asked_for)
       text += std::string("\n  not ") + rival.row->name + ": " + rival.why_not;
+  for (const std::string& remark : remarks_) text += "\n  " + remark;
   return text;
 }
 

@@ -21,25 +21,29 @@ class Choice {
   plan::Picoseconds cost() const;
 
   plan::Plan plan(Rank self) const;
+  /// plan(Rank{0}), which prices look at again and again.
+  const plan::Plan& first_plan() const;
 
   /// Tells it apart from every other choice for the same request: "two_partial_dissemination with
   /// 3,2 a round", "8 lanes in 2 sub-blocks, circulant across".  As CollectiveRequest::only.
   std::string name() const;
 
-  /// What was chosen; the next two rows and the best of each other hierarchy with their prices; why
-  /// the others are out: a line each.
+  /// What was chosen, and by what; the next two rows and the best of each other hierarchy with
+  /// their prices; why the others are out: a line each.
   std::string explanation() const;
 
  private:
-  friend Choice choose(const CollectiveRequest& request, const Topology& topology,
-                       const plan::Network& network);
+  friend class Chooser;
   struct Rival {
     const Row* row;
     Variant variant;
     std::string why_not;  // empty: it was priced
+    std::int64_t factor = Corrections::one;
+    plan::Picoseconds time = 0;  // by the events of its plans, of few ranks; 0: by its price
   };
 
   Query query() const noexcept { return {request_, topology_, network_}; }
+  plan::Picoseconds price_of(const Rival& rival) const;
   /// `asked`: by the user, which this choice's request differs from if it is made for another one.
   std::string explanation_for(const CollectiveRequest& asked) const;
 
@@ -49,15 +53,21 @@ class Choice {
   const Row* row_ = nullptr;
   Variant variant_ = {};
   std::vector<Rival> rivals_ = {};
+  mutable std::shared_ptr<const plan::Plan> first_plan_ = {};  // once somebody asks for it
+  std::string machine_ = {};                                   // as words: "on fdr"
+  std::string decision_ = {};                                  // as words, where no price decided
+  std::vector<std::string> remarks_ = {};                      // what was passed over, a line each
 };
 
-/// Pure, so all ranks get the same result.  Throws Error{invalid_argument} for messages per round
-/// that do not serve so many ranks, with the nearest that do, and Error{unsupported} for a schedule
-/// that cannot do what is asked, with those that can.
+/// By price alone, on a network.  Pure, so all ranks get the same result.  Throws
+/// Error{invalid_argument} for messages per round that do not serve so many ranks, with the nearest
+/// that do, and Error{unsupported} for a schedule that cannot do what is asked, with those that
+/// can.
 Choice choose(const CollectiveRequest& request, const Topology& topology,
-              const plan::Network& network = assumed_network);
+              const plan::Network& network);
 
-/// Of rules, findings and prices, in this order, unless the request says how it is done.
+/// Rules decide, then findings, then prices, unless the request says how it is done.  Throws
+/// likewise.
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
@@ -68,17 +78,33 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 
+/// Everything that a price decided about: all rows and variants that are considered.  A test or a
+/// verification compares their times.
+std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
+                           const plan::Network& network);
+
+/// What would change the choice: for each parameter of the machine, the nearest value within a
+/// factor of 8 by which another choice wins, a line each; empty: none.  It chooses some hundred
+/// times.
+std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
+                            const Knowledge& knowledge);
+
 /// What a shared ring would take of the arena of the first rank of the largest node.
 std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology);
 
 /// Whether a flow of chunks would be chosen for a request if all ranks had room for it, so that
 /// they have to tell.  All ranks get the same result.  False also for what choose() refuses.
-bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology);
+bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology,
+                          const Knowledge& knowledge);
 
 /// `self`'s plan of what is chosen.
 inline plan::Plan plan_for(const CollectiveRequest& request, const Topology& topology, Rank self,
-                           const plan::Network& network = assumed_network) {
+                           const plan::Network& network) {
   return choose(request, topology, network).plan(self);
+}
+inline plan::Plan plan_for(const CollectiveRequest& request, const Topology& topology, Rank self,
+                           const Knowledge& knowledge) {
+  return choose(request, topology, knowledge).plan(self);
 }
 
 }  // namespace tutti::tune

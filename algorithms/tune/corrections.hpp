@@ -2,9 +2,20 @@
 // schedules, between the findings interpolated in the logarithms of bytes and nodes, within bounds,
 // and 1 far from all of them.  So what was never measured is priced, and never taken from the
 // nearest row.  Integers only, because all ranks have to agree.
+//
+//     factor
+//      1.3 |        o.                      o  a finding
+//          |       .   ` .
+//      1.2 |      .        ` o              between two: a line, if both reach the middle
+//          |     .             `.
+//      1.0 |____.                `._____    one reach away from the last: 1
+//          +----|---|-------|----|------  logarithm of bytes, then of nodes, then of ranks a node
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,24 +27,41 @@ namespace tutti::tune {
 class Corrections {
  public:
   Corrections() = default;
+  /// Noisy findings do not count, nor does what has no price.  Of several measurements of one
+  /// family at one point the mean counts, so that their order does not matter.
   explicit Corrections(const std::vector<Finding>& findings);
 
   /// What a price is multiplied by, in units of 1 / one.  `family`: family_of() a choice's name.
   std::int64_t factor(std::string_view family, Collective collective, std::uint64_t bytes,
                       std::uint32_t nodes, std::uint32_t ranks_per_node) const;
   static constexpr std::int64_t one = 1 << 12;
+  static constexpr std::int64_t least = one / 2, most = 2 * one;
+
+  /// How many times a quantity may double, or halve, until a finding says nothing any more.  Eight
+  /// bytes are added to bytes first, as less than that makes no difference to a message.
+  static constexpr int reach_in_bytes = 4, reach_in_nodes = 2, reach_in_ranks_per_node = 2;
 
   bool empty() const noexcept { return points_.empty(); }
 
  private:
+  /// A quantity and its binary logarithm.
+  struct Coordinate {
+    std::uint64_t value = 0;
+    std::int64_t logarithm = 0;
+  };
+  using Place = std::array<Coordinate, 3>;  // ranks per node, nodes, bytes
   struct Point {
     std::string family;
     Collective collective;
-    std::uint64_t bytes;
-    std::uint32_t nodes, ranks_per_node;
+    Place place;
     std::int64_t factor;
   };
-  std::vector<Point> points_;
+  static Place place_of(std::uint64_t bytes, std::uint32_t nodes, std::uint32_t ranks_per_node);
+  /// From points that are alike in all coordinates before `axis`; nothing where none is near.
+  static std::optional<std::int64_t> interpolated(std::span<const Point> points, std::size_t axis,
+                                                  const Place& place);
+
+  std::vector<Point> points_;  // sorted, each place of a family once
 };
 
 /// A choice's name without its numbers: "lanes, circulant across" of "8 lanes in 2 sub-blocks,

@@ -2,6 +2,8 @@
 //
 // Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
 // slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
+// Noise of a machine only adds time: the least sample of a probe with its bytes and messages is
+// what it takes, and how far the others are above it says how far the least may be, too.
 #pragma once
 
 #include <cstdint>
@@ -46,15 +48,29 @@ struct Sample {
 };
 
 struct Fit {
-  Machine machine = {};
+  Machine machine = {};  // named "measured"
   /// Residuals of the samples, in their order: measured less what the machine says.
   std::vector<plan::Picoseconds> residuals = {};
-  /// Remarks on parameters that could not be told, which are those of `fallback`.
+  /// Sentences: parameters that could not be told, which are those of `fallback`; breaks; intervals
+  /// of too few samples, which may be too narrow; samples that were left out.
   std::vector<std::string> remarks = {};
 };
 
-/// Theil-Sen slopes with at most one breakpoint (protocol changes of a network), and intervals by
-/// bootstrap over the samples, from a generator of `seed`.  Pure.
+/// A line is told from samples of two lengths or more, better of six; its intervals from three
+/// samples of each, better five, because of one nobody knows by how much noise is in it.
+///   o + L    one_way without bytes, less o_r
+///   G        one_way by bytes
+///   o_r      waiting by messages
+///   g        shared_port by messages of the fewest bytes, or stream if that was not measured
+///   gamma    combine by bytes
+///   inside   inside_store by bytes: o and G.  inside_take by messages: o_r.  inside_read by bytes.
+///            inside_one_way without bytes, less o and o_r: L
+///   fan_max  the most senders up to which incast is at most a tenth above what it is with the
+///            fewest and max(p, o_r) for each further one; 0 if it is so as far as was measured
+/// Lines, their breaks and intervals are those of robust_line.hpp, from a generator of `seed`.
+/// Pure.
+///
+/// Samples of negative time, without messages, or of more than 4 GiB are left out.
 Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64_t seed);
 
 }  // namespace tutti::tune

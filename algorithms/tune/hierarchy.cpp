@@ -9,11 +9,12 @@
 #include "plan/allreduce/canonical_halving.hpp"
 #include "plan/allreduce/lane_turns.hpp"
 #include "plan/allreduce/lanes.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
+#include "tune/prices.hpp"
 #include "tune/rows.hpp"
 
 namespace tutti::tune {
@@ -31,9 +32,6 @@ constexpr std::size_t cut_again_from_bytes = 32 << 10;
 // Slots that the ranks of a node have for the pieces of lanes.  With more, the registers would not
 // fit the default arena, or chunks would be very short.
 constexpr std::uint64_t pieces_slots_max = 2048;
-// A message takes a port at least for the gap between messages, in which 680 bytes cross FDR: what
-// one of a sub-block has at least, of the payload and of each chunk that goes through the plan.
-constexpr std::size_t sub_block_bytes_min = 2048, sub_block_chunk_bytes_min = 1024;
 /// Messages of one peer on their way: what an operation may take of the receives of a connection.
 constexpr std::uint32_t incoming_of_lane_max = 32;
 
@@ -182,8 +180,9 @@ bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const pla
   const std::size_t slots = std::size_t{query.topology.largest_node() + lane_count} * pieces;
   const std::size_t chunk =
       within_registers(chunk_bytes_in_node, slots, std::size_t{pieces} * lane_count);
-  return query.request.bytes() >= std::uint64_t{pieces} * lane_count * sub_block_bytes_min &&
-         chunk >= sub_block_chunk_bytes_min && across.line_slot_count == 0 &&
+  const std::uint64_t gap = bytes_of_gap(query.network.between);
+  return query.request.bytes() >= std::uint64_t{pieces} * lane_count * 3 * gap &&
+         2 * chunk >= 3 * gap && across.line_slot_count == 0 &&
          across.incoming_max * sub_blocks <= incoming_of_lane_max &&
          plan::has_room_for_copies(across, sub_blocks) &&
          has_room_for_pieces(query, lane_count, pieces);
@@ -198,10 +197,50 @@ bool serves_across(const Query& query) {
          (!connects_all || query.topology.rank_count <= partners_unasked_max + 1);
 }
 
+/// The choice across; none if it is named and not among those that serve.
+std::optional<Choice> choice_across(const CollectiveRequest& inner, const Topology& topology,
+                                    const plan::Network& network) {
+  if (inner.only.empty()) return choose(inner, topology, network);
+  try {
+    return choose(inner, topology, network);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Adds variants with fewer messages a round: lanes overlap in ways that their price does not know.
+/// Among many nodes these are not considered.
+void add_fewer_messages(const CollectiveRequest& inner, const Topology& nodes,
+                        const plan::Network& network, const Choice& across,
+                        std::vector<Variant>& variants) {
+  constexpr std::uint32_t nodes_max = 128;
+  const plan::PerRound& vector = across.variant().per_round;
+  if (vector.empty() || nodes.rank_count > nodes_max) return;
+  const std::uint32_t lane_count = variants.back().lane_count;
+  for (const std::uint32_t largest : {3u, 1u}) {
+    if (*std::max_element(vector.begin(), vector.end()) <= largest) continue;
+    constexpr plan::CorePrices::OfRound round{.fixed = 2, .each = 1};
+    const plan::PerRound other =
+        across.row().takes == PerRoundIs::core
+            ? plan::cheapest_core(nodes.rank_count,
+                                  {.combining = round, .out = round, .largest = largest},
+                                  UINT64_MAX)
+            : plan::nearest_covering(nodes.rank_count, largest);
+    CollectiveRequest named = inner;
+    named.only = std::string(across.row().name) + " with " + text_of(other) + " a round";
+    std::optional<Choice> choice = choice_across(named, nodes, network);
+    if (choice && other != vector)
+      variants.push_back(
+          {.lane_count = lane_count, .across = std::make_shared<const Choice>(std::move(*choice))});
+  }
+}
+
 /// What a lane of so many asks for: of payloads as a whole, and of some that are cut again.
 void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
                 std::vector<Variant>& variants) {
   CollectiveRequest inner = query.request;
+  inner.only = parts_of(query.request.only).across;
+  if (inner.only.empty() && !query.request.only.empty()) return;  // lanes in turns
   inner.across = Across::flat;
   inner.shares_target = false;
   // The ranks of a node give each other what the schedule across then has in partials.
@@ -216,26 +255,36 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   const Topology nodes{.rank_count = query.topology.node_count()};
   const plan::Network network{.between = share_of_port(query.network.between, lane_count),
                               .inside = query.network.inside};
-  Choice undivided = choose(inner, nodes, network);
-  const std::string why = why_not_across(query, lane_count, undivided.plan(Rank{0}));
-  if (why.empty())
-    variants.push_back(
-        {.lane_count = lane_count, .across = std::make_shared<const Choice>(std::move(undivided))});
-  else if (hierarchy_of(query))  // no other one is considered
+  std::optional<Choice> undivided = choice_across(inner, nodes, network);
+  const std::string why =
+      undivided ? why_not_across(query, lane_count, undivided->first_plan()) : "";
+  if (undivided && why.empty()) {
+    const auto across = std::make_shared<const Choice>(std::move(*undivided));
+    variants.push_back({.lane_count = lane_count, .across = across});
+    if (inner.only.empty() && !inner.is_asked_for() && !query.topology.shares_cpus)
+      add_fewer_messages(inner, nodes, network, *across, variants);
+  } else if (undivided && hierarchy_of(query))  // no other one is considered
     throw Error(ErrorCode::unsupported,
                 std::string(name_of(query.request.collective)) + ": across " +
                     (hierarchy == Hierarchy::lanes ? "lanes " : "leader ") + why);
-  const bool may_be_cut = inner.is_undivided && !inner.is_asked_for() && nodes.rank_count > 1 &&
-                          inner.element_count >= nodes.rank_count &&
-                          query.request.bytes() >= cut_again_from_bytes;
+  const bool may_be_cut =
+      inner.is_undivided && !inner.is_asked_for() && nodes.rank_count > 1 &&
+      inner.element_count >= nodes.rank_count &&
+      (!query.topology.shares_cpus || query.request.bytes() >= cut_again_from_bytes);
   if (!may_be_cut) return;
   inner.is_undivided = inner.one_value_only = false;
   for (const Algorithm algorithm :
        {Algorithm::chunked_fold, Algorithm::canonical_halving, Algorithm::circulant}) {
     inner.algorithm = algorithm;
+    // As of schedules over all ranks: such parts take a port for as long as longer ones.
+    const bool is_short =
+        inner.bytes() / nodes.rank_count < bytes_of_gap(query.network.between) / 2;
+    if (algorithm != Algorithm::chunked_fold && is_short && !query.topology.shares_cpus) continue;
     if (!serves_across({inner, nodes, network})) continue;
-    const auto divided = std::make_shared<const Choice>(choose(inner, nodes, network));
-    const plan::Plan plan = divided->plan(Rank{0});
+    std::optional<Choice> chosen = choice_across(inner, nodes, network);
+    if (!chosen) continue;
+    const auto divided = std::make_shared<const Choice>(std::move(*chosen));
+    const plan::Plan& plan = divided->first_plan();
     if (!is_possible(query, lane_count, *divided, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
     for (const std::uint32_t sub_blocks : {2u, 4u})
@@ -338,13 +387,14 @@ void add_in_turns(const Query& query, std::vector<Variant>& variants) {
           !plan::is_lane_turns(turns_of(query, variant)) ||
           !has_room_for_turns(turns_of(query, variant)))
         continue;
+      if (!query.request.only.empty()) variants.push_back(variant);  // one of them has the name
       const plan::Picoseconds cost = cost_of_turns(query, variant);
       if (best && cost >= least) continue;
       least = cost;
       best = variant;
     }
   }
-  if (best) variants.push_back(std::move(*best));
+  if (best && query.request.only.empty()) variants.push_back(std::move(*best));
 }
 
 /// By leaders, or in lanes: where nobody asks for them, in few or many.
@@ -360,15 +410,19 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
 }
 
 /// What the leaders of domains or groups ask for, which are ranks of nodes.
-Variant across_leaders(const Query& query, std::span<const Node> domain_of,
-                       std::uint32_t group_size = 0) {
+void add_across_leaders(const Query& query, std::span<const Node> domain_of,
+                        std::uint32_t group_size, std::vector<Variant>& variants) {
   Topology leaders{.node_of = plan::nodes_of_domains(query.topology.node_of, domain_of),
                    .shares_cpus = query.topology.shares_cpus};
   leaders.rank_count = static_cast<std::uint32_t>(leaders.node_of.size());
   CollectiveRequest inner = query.request;
+  inner.only = parts_of(query.request.only).across;
+  inner.is_undivided =
+      inner.is_undivided || inner.algorithm == Algorithm::automatic;  // it is small
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
-  return {.group_size = group_size,
-          .across = std::make_shared<const Choice>(choose(inner, leaders, query.network))};
+  if (std::optional<Choice> choice = choice_across(inner, leaders, query.network))
+    variants.push_back(
+        {.group_size = group_size, .across = std::make_shared<const Choice>(std::move(*choice))});
 }
 
 /// In groups of several sizes, where there are several of a node.  Their leaders may meet in groups
@@ -378,7 +432,7 @@ std::vector<Variant> across_groups(const Query& query) {
   std::vector<Variant> variants;
   for (std::uint32_t size = group_size_min;
        size <= group_size_max && 2 * size <= query.topology.largest_node(); size *= 2)
-    variants.push_back(across_leaders(query, groups_of(query.topology, size), size));
+    add_across_leaders(query, groups_of(query.topology, size), size, variants);
   return variants;
 }
 
@@ -393,7 +447,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   const Picoseconds across = variant.across->cost();
   // Leaders of domains and groups pass payloads on as a whole, whatever their schedule does.
-  const plan::Plan plan = in_stages ? plan::Plan{} : variant.across->plan(Rank{0});
+  static const plan::Plan none;
+  const plan::Plan& plan = in_stages ? none : variant.across->first_plan();
   const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
   const Picoseconds pieces = plan.parts * sub_blocks;
   const Picoseconds lanes = in_stages ? 1 : variant.lane_count;
@@ -488,7 +543,9 @@ constexpr Row row(Collective collective, const char* name) {
               [](const Query& query) {
                 if (hierarchy == Hierarchy::groups) return across_groups(query);
                 if (hierarchy != Hierarchy::domains) return across_nodes(query, hierarchy);
-                return std::vector<Variant>{across_leaders(query, query.topology.domain_of)};
+                std::vector<Variant> variants;
+                add_across_leaders(query, query.topology.domain_of, 0, variants);
+                return variants;
               },
           .cost = cost_of_hierarchy<hierarchy>,
           .build = [](const Query& query, const Variant& variant,
@@ -544,10 +601,10 @@ std::optional<Hierarchy> hierarchy_of(const Query& query) {
   return hierarchy_unasked(query);
 }
 
-std::string why_not_shared_target(const Query& query) {
-  if (query.request.collective != Collective::allreduce) return "";  // nothing is combined
-  if (query.request.across == Across::flat) return "across flat has every rank write its own";
-  const std::string why = why_not_by_nodes(query.request, query.topology);
+std::string why_not_shared_target(const CollectiveRequest& request, const Topology& topology) {
+  if (request.collective != Collective::allreduce) return "";  // nothing is combined
+  if (request.across == Across::flat) return "across flat has every rank write its own";
+  const std::string why = why_not_by_nodes(request, topology);
   return why.empty() ? why : "an allreduce node by node " + why;
 }
 
@@ -588,8 +645,8 @@ bool is_zero_copy_allgather(const Query& query) {
 
 }  // namespace
 
-bool may_be_zero_copy(const Query& query) {
-  const CollectiveRequest& request = query.request;
+bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology) {
+  const Query query{request, topology, {}};
   const bool is_broadcast = request.collective == Collective::broadcast;
   if (is_broadcast || request.collective == Collective::allgather)
     return !query.topology.is_one_node() && request.per_round_by_default.empty() &&

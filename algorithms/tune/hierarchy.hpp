@@ -17,10 +17,10 @@ std::optional<Hierarchy> hierarchy_of(const Query& query);
 bool is_read_in_place(const Query& query);
 
 /// Why the ranks of a node cannot have one target; empty: they can.
-std::string why_not_shared_target(const Query& query);
+std::string why_not_shared_target(const CollectiveRequest& request, const Topology& topology);
 
 /// Whether there is a zero-copy plan, if all ranks' buffers are registered.  All ranks get the same
 /// result.
-bool may_be_zero_copy(const Query& query);
+bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology);
 
 }  // namespace tutti::tune

@@ -1,10 +1,19 @@
 // Which of a few candidates is the fastest, from as few measurements as decide it.
 //
-// Candidates run in blocks, each block all that are left in an order shuffled by the seed, with a
-// control probe.  A sample is the mean of a batch, of the slowest rank.  Candidates are compared by
-// the ratios within blocks (Wilcoxon's signed-rank test, with Holm's correction for several
-// comparisons).  One that is slower with 99 % confidence drops out.  Within 2 % of the best, the
-// first of the list is kept, which is the choice without a race.
+// Candidates run in blocks, each block all that are left and a control probe, in an order shuffled
+// by the seed.  A sample is the mean of a batch, of the slowest rank.  Whatever slows down a whole
+// block (another program, a clock) cancels out, because two candidates are compared by the ratios
+// of their samples of each block: whether it is above a limit by Wilcoxon's signed-rank test
+// (exact, also with ties; F. Wilcoxon, Biometrics Bulletin 1945), and how large it is by the
+// estimate that belongs to it (J. Hodges, E. Lehmann, Ann. Math. Stat. 1963).
+//
+// The winner is the first of the list that takes at most 2 % more than the fastest; so ties go to
+// the front of the list, where the choice without a race is.  After each block
+//   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
+//     2 % if it is in front of it in the list (Holm's correction for several comparisons, S. Holm,
+//     Scand. J. Stat. 1979)
+//   * the race is over if nobody is left in front of the winner, and it takes at most 5 % more than
+//     each of the others that are left, with 99 % confidence
 #pragma once
 
 #include <cstdint>
@@ -17,24 +26,41 @@
 namespace tutti::tune {
 
 struct RaceLimits {
-  std::uint32_t blocks_min = 6;
+  std::uint32_t blocks_min = 6;  // before anything is decided
   std::uint32_t blocks_max = 40;
   std::uint64_t seed = 1;
 };
 
 struct RaceResult {
-  std::uint32_t winner = 0;                  // index of the candidate
-  std::vector<plan::Picoseconds> times = {};  // of each, the median of its blocks
-  std::uint32_t blocks = 0;                  // that were run
-  std::uint32_t samples = 0;                 // in all
-  bool is_noisy = false;  // the control moved as much as the candidates differ
+  std::uint32_t winner = 0;                   // index of the candidate
+  std::vector<plan::Picoseconds> times = {};  // of each, the median of its blocks; 0: none
+  std::uint32_t blocks = 0;                   // that were run
+  std::uint32_t samples = 0;                  // in all, with those of the control
+  /// The control moved between the halves of the race by as much as the winner differs from the
+  /// next one (by 2 % at least), or there were fewer than blocks_min blocks.
+  bool is_noisy = false;
 };
 
+/// Two candidates take 7 blocks to decide at least, four of them 9: with fewer, the best signs are
+/// too likely by chance.
+///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.
-/// `may_go_on()`: whether there is time for another block.  Needs at least one candidate.
+/// `may_go_on()`: whether there is time for another block, asked before each one; without a block
+/// the first candidate wins.  Where ranks race together, all of them have to get the same numbers
+/// from these functions: then they run the same samples in the same order.
+///
+/// Throws Error{invalid_argument} for no candidates, no blocks, blocks_min > blocks_max, and a
+/// sample that is not above 0.
 RaceResult race(std::uint32_t candidate_count,
                 const std::function<plan::Picoseconds(std::uint32_t)>& sample,
                 const std::function<plan::Picoseconds()>& control,
                 const std::function<bool()>& may_go_on, const RaceLimits& limits);
+
+/// The probability of signs at least as favourable to "above 1" as those of `ratios`, if each were
+/// as likely above 1 as below it by as much.  The arithmetic is that of every machine.
+double above_one_by_chance(std::vector<double> ratios);
+
+/// The median of the geometric means of all pairs (and of each with itself); of at least one.
+double hodges_lehmann(std::span<const double> ratios);
 
 }  // namespace tutti::tune

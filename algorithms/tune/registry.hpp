@@ -14,7 +14,6 @@
 #include "plan/core/plan.hpp"
 #include "plan/cost/network.hpp"
 #include "plan/rooted/rooted_tree.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/request.hpp"
 #include "tune/topology.hpp"
 
@@ -47,7 +46,7 @@ enum class PerRoundIs : std::uint8_t {
 struct Query {
   const CollectiveRequest& request;
   const Topology& topology;
-  const plan::Network& network = assumed_network;
+  const plan::Network& network;
 };
 
 class Choice;

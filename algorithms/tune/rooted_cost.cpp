@@ -5,8 +5,8 @@
 
 #include "plan/core/per_round.hpp"
 #include "plan/rooted/divided_tree.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/chunks.hpp"
+#include "tune/prices.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -59,7 +59,7 @@ Picoseconds work_of(const Query& query, std::uint64_t bytes) {
   return is_broadcast(query) ? 0 : query.network.between.work_time(bytes);
 }
 
-Hop hop_in_node(const Query& query, std::uint64_t bytes) {
+Hop hop_of_tree(const Query& query, std::uint64_t bytes) {
   const plan::NodeMemory& memory = query.network.inside;
   const Picoseconds store = memory.store_time(bytes);
   const Picoseconds taken = memory.receive_overhead + work_of(query, bytes);
@@ -69,7 +69,7 @@ Hop hop_in_node(const Query& query, std::uint64_t bytes) {
 }  // namespace
 
 std::uint32_t latency_in_node(const Query& query) {
-  const Hop hop = hop_in_node(
+  const Hop hop = hop_of_tree(
       query, std::min<std::uint64_t>(priced_bytes(query.request.bytes()), chunk_bytes_in_node));
   const Picoseconds gap = std::max<Picoseconds>(hop.gap, 1);
   return static_cast<std::uint32_t>(
@@ -87,13 +87,13 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   // Messages of a lane.
   const std::uint64_t lane_bytes = priced_bytes(query.request.bytes()) / variant.lane_count;
   const std::uint64_t pieces = plan.parts / variant.lane_count;
-  const std::uint64_t longest = chunk_bytes_for(plan, true);
+  const std::uint64_t longest = chunk_bytes_for(plan, topology.has_shared_nodes());
   const std::uint64_t chunks =
       std::max<std::uint64_t>((lane_bytes + longest * pieces - 1) / (longest * pieces), 1);
   const std::uint64_t bytes = lane_bytes / (chunks * pieces);
   const auto count = static_cast<Picoseconds>(chunks * pieces);
 
-  const Hop inside = hop_in_node(query, bytes);
+  const Hop inside = hop_of_tree(query, bytes);
   const Picoseconds store = memory.store_time(bytes);
   const Picoseconds taken = memory.receive_overhead + work_of(query, bytes);
   const Picoseconds port = network.port_time(bytes);  // lanes share that of their node
@@ -117,7 +117,7 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     in_node = time_of_tree(topology.largest_node(), {}, variant.fans.in_node_by, inside, 0);
     busy = gives ? credits * store + per_piece(credits, 1)
                  : std::max(credits * taken + children * combined + per_piece(0, credits),
-                            store + per_piece(1, 0));
+                            ranks > 1 ? store + per_piece(1, 0) : 0);
   } else if (gives) {
     // A lane of the root's node sends to all its children before the next one does.
     credits = ranks - 1;

@@ -8,8 +8,8 @@
 #include "plan/rooted/single_copy.hpp"
 #include "plan/rooted/zero_copy_broadcast.hpp"
 #include "tune/asked_per_round.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/chunks.hpp"
+#include "tune/prices.hpp"
 #include "tune/rooted_cost.hpp"
 #include "tune/rows.hpp"
 
@@ -18,7 +18,8 @@ namespace {
 
 using plan::Picoseconds;
 
-/// Where the payload is smaller, a root with the many children of a Fibonacci tree gains nothing.
+/// Where nothing is priced: a broadcast of less goes along a k-nomial tree, because a root with the
+/// many children of a Fibonacci tree gains nothing.
 constexpr std::size_t fibonacci_broadcast_bytes_min = 257;
 /// A representative sends to its node of so many ranks, itself among them, one by one: a guess.
 constexpr std::uint32_t flat_ranks_max = 16;
@@ -48,54 +49,72 @@ std::span<const Node> nodes_of(const Query& query) {
   return is_regarded ? std::span<const Node>(query.topology.node_of) : std::span<const Node>();
 }
 
-/// Whether what the ranks of a node do is priced, too: not where nobody takes nodes into account,
-/// or the caller says how it is done, or every further message costs turns of the scheduler, or
-/// the ranks of a node have one target, or read each other's.
-bool is_priced_on_nodes(const Query& query) {
+/// Whether prices decide: not in a single node, or where nodes are not taken into account although
+/// ranks share them, or the caller says how it is done, or every further message costs turns of the
+/// scheduler, or the ranks of a node have one target, or read each other's.
+bool is_priced(const Query& query) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;
-  return !nodes_of(query).empty() && topology.has_shared_nodes() && !topology.is_one_node() &&
+  return (!nodes_of(query).empty() || !topology.has_shared_nodes()) && !topology.is_one_node() &&
          !topology.shares_cpus && !request.shares_target && !request.zero_copy &&
          request.tree == Tree::automatic && request.per_round_by_default.empty() &&
          has_all_participants(query);
 }
+/// Whether lanes are considered, too.
+bool is_priced_on_nodes(const Query& query) {
+  return is_priced(query) && query.topology.has_shared_nodes();
+}
 
-/// Messages that a rank of the assumed network sends while one is on its way.  The root of a
-/// broadcast sees credits before it sends, which takes 0.1 us for each child (tutti-bench
-/// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
-/// too short.
-std::uint32_t latency_in_messages(const Query& query) {
+/// What is asked for, else what is in the name, else the cheapest, as if each level were a round.
+plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
+  const CollectiveRequest& request = query.request;
+  if (auto vector = vector_in(request.only)) return *vector;
+  if (!request.per_round_by_default.empty())
+    return covering(request.per_round_by_default, node_count);
+  const std::uint64_t bytes = priced_bytes(request.bytes());
+  return cheapest_vector(node_count, UINT32_MAX, [&](const plan::Round& round) {
+    return round_cost(query.network.between, round.messages, 1, bytes, !is_broadcast(query));
+  });
+}
+
+/// Messages of a lane that a rank sends, or takes, while one is on its way; lanes share the port of
+/// their node.  The root of a broadcast sees credits before it sends, which takes 0.1 us for each
+/// child (tutti-bench --virtual-time).
+std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count) {
   const plan::LogGP& network = query.network.between;
-  const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  const Picoseconds credits = is_broadcast(query) ? 2 * network.receive_overhead : 0;
-  const Picoseconds gap = std::max(network.per_byte.of(bytes), network.gap + credits);
+  const std::uint64_t bytes = priced_bytes(query.request.bytes()) / lane_count;
+  const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
+  const Picoseconds port = Picoseconds{lane_count} * network.port_time(bytes);
+  const Picoseconds credits = network.gap + 2 * network.receive_overhead;
+  const Picoseconds gap = std::max(port, is_broadcast(query) ? credits : taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
 }
 
 /// The tree over the nodes; one that is named, over the ranks of the only node, too.
-plan::TreeFans fans_of(const Query& query, Tree tree) {
+plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count = 1) {
   const CollectiveRequest& request = query.request;
   const std::span<const Node> nodes = nodes_of(query);
   const std::uint32_t node_count = plan::node_count_of(nodes, query.topology.rank_count);
   const bool is_named = request.tree != Tree::automatic;
   plan::TreeFans fans;
   plan::Branching& by = node_count == 1 && is_named ? fans.in_node_by : fans.across_by;
-  by.latency = latency_in_messages(query);
+  by.latency = latency_in_messages(query, lane_count);
   switch (tree) {
     case Tree::automatic:
     case Tree::binomial:
       break;  // ones
     case Tree::knomial:
-      fans.across = covering(request.per_round_by_default, node_count, request.bytes());
+      fans.across = fans_across(query, node_count);
       break;
     case Tree::fibonacci:
       by.rule = plan::Branching::Rule::fibonacci;
       break;
   }
-  if (is_priced_on_nodes(query)) {
-    fans.in_node_by = {plan::Branching::Rule::fibonacci, latency_in_node(query)};
+  if (is_priced(query)) {
+    if (query.topology.has_shared_nodes())
+      fans.in_node_by = {plan::Branching::Rule::fibonacci, latency_in_node(query)};
     return fans;
   }
   const std::uint32_t largest = query.topology.largest_node();
@@ -111,21 +130,14 @@ std::string why_not_tree(const Query& query, Tree tree) {
   if (is_canonical(query)) return "gives other bits than the canonical tree";
   if (request.tree == tree) return "";
   if (request.tree != Tree::automatic) return "another tree is asked for";
-  // By the recurrence on the assumed network (plan/cost/makespan.hpp, and the root's credits) over
-  // 2 to 512 ranks, beside the k-nomial tree of the rule: broadcasts above 256 bytes take 0.86 to
-  // 0.94 in the mean of a payload, 1.10 at most (14 ranks, 8 KiB), smaller ones 1.00; reduces 0.74
-  // to 0.95, 1.08 at most (the same), and where combining takes time, too, 0.74 to 1.00, 1.11 at
-  // most (129 ranks, 16 KiB).  Binary trees take longer than Fibonacci trees but for 8 KiB (0.92 at
-  // least).
+  if (is_priced(query)) return tree == Tree::binomial ? "it is a k-nomial one" : "";
   const bool is_tiny = is_broadcast(query) && request.bytes() < fibonacci_broadcast_bytes_min;
   const Tree rule =
       request.per_round_by_default.empty() && !is_tiny ? Tree::fibonacci : Tree::knomial;
   return rule == tree ? "" : "it is taken by name only, or where it is faster by a rule";
 }
 
-/// Whether the payload may go piece after piece along the nodes.  The price of a tree is that of
-/// the k-nomial one, each level of which takes the time of all bytes as often as its fan says.  In
-/// virtual time (FDR, algorithms/README.md) the chain is faster where these prices say so.
+/// Whether the payload may go piece after piece along the nodes.
 std::string why_not_chain(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (request.tree != Tree::automatic || !request.per_round_by_default.empty())
@@ -136,6 +148,7 @@ std::string why_not_chain(const Query& query) {
     return "the result is that of rank 0 first";
   if (request.shares_target && query.topology.is_one_node())
     return "the ranks have one target, and nothing is sent";
+  if (is_priced(query)) return "";
   return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
 }
 
@@ -144,20 +157,19 @@ constexpr std::size_t chain_priced_bytes_max = 4u << 20;  // see priced_bytes()
 plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self);
 
 Picoseconds cost_of_tree(const Query& query, const Variant& variant) {
-  if (is_priced_on_nodes(query))
+  if (is_priced(query))
     return rooted_cost_on_nodes(query, variant, tree_plan(query, variant, Rank{0}));
   const std::uint64_t bytes =
       std::clamp<std::uint64_t>(query.request.bytes(), 1, chain_priced_bytes_max);
   Picoseconds cost = 0;
-  for (const std::uint32_t fan : covering(
-           query.request.per_round_by_default,
-           plan::node_count_of(nodes_of(query), query.topology.rank_count), query.request.bytes()))
+  for (const std::uint32_t fan :
+       fans_across(query, plan::node_count_of(nodes_of(query), query.topology.rank_count)))
     cost += round_cost(query.network.between, fan, 1, bytes, !is_broadcast(query));
   return cost;
 }
 
 Picoseconds cost_of_chain(const Query& query, const Variant& variant) {
-  if (is_priced_on_nodes(query))
+  if (is_priced(query))
     return rooted_cost_on_nodes(query, variant, tree_plan(query, variant, Rank{0}));
   const bool combines = !is_broadcast(query);
   const std::uint64_t bytes =
@@ -188,20 +200,35 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
              : plan::tree_reduce_of(request.participant_count, self, shape, order);
 }
 
+/// A Fibonacci tree over few nodes has neighbours of its latency beside it, whose quotient is
+/// rounded.
+std::vector<Variant> tree_variants(const Query& query, Tree tree) {
+  constexpr std::uint32_t nodes_max = 128;
+  std::vector<Variant> variants{{.fans = fans_of(query, tree)}};
+  if (tree != Tree::fibonacci || !is_priced(query) || query.topology.node_count() > nodes_max)
+    return variants;
+  const plan::TreeFans fans = variants.front().fans;
+  const std::uint32_t latency = fans.across_by.latency;
+  for (const std::uint32_t other : {latency - 1, latency + 1, latency + 3}) {
+    if (other == 0 || other > plan::latency_max) continue;
+    variants.push_back({.fans = fans});
+    variants.back().fans.across_by.latency = other;
+  }
+  return variants;
+}
+
 template <Tree tree>
 constexpr Row tree_row(Collective collective, const char* name) {
-  return {
-      .collective = collective,
-      .name = name,
-      .also =
-          "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
-          "flat_tree_zero_copy fibonacci_tree_zero_copy",
-      .tree = tree,
-      .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
-      .variants =
-          [](const Query& query) { return std::vector<Variant>{{.fans = fans_of(query, tree)}}; },
-      .cost = cost_of_tree,
-      .build = tree_plan};
+  return {.collective = collective,
+          .name = name,
+          .also =
+              "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
+              "flat_tree_zero_copy fibonacci_tree_zero_copy",
+          .tree = tree,
+          .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
+          .variants = [](const Query& query) { return tree_variants(query, tree); },
+          .cost = cost_of_tree,
+          .build = tree_plan};
 }
 
 constexpr Row chain_row(Collective collective) {
@@ -240,7 +267,7 @@ std::vector<Variant> in_lanes(const Query& query) {
   std::vector<Variant> variants;
   const auto add = [&](std::uint32_t lane_count) {
     if (!plan::is_lane_shape(lanes_of(query, lane_count, pieces_of_lane_max))) return;
-    Variant variant{.fans = fans_of(query, Tree::fibonacci), .lane_count = lane_count};
+    Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
     variants.push_back(variant);
     variant.fans.is_chain = true;
     if (why_not_chain(query).empty()) variants.push_back(variant);

@@ -5,7 +5,10 @@
 #include <span>
 
 #include "plan/allreduce/lanes.hpp"
+#include "tune/names.hpp"
+#include "tune/prices.hpp"
 #include "tune/registry.hpp"
+#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 
@@ -15,10 +18,14 @@ std::span<const Row> rooted_rows();     // broadcast, reduce
 std::span<const Row> block_rows();      // allgather, alltoall, gather, scatter, reduce_scatter
 std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 
-/// From this size on, schedules are considered that cut the payload into a part for each rank: they
-/// send fewer bytes, but in more messages.  The figure is provisional, because it has not been
-/// measured on a network.
+/// Where ranks share CPUs, and in a single node, schedules that cut the payload into a part for
+/// each rank are considered from this size on.  They send fewer bytes, but in more messages, each
+/// of which costs turns of the scheduler, or a round through memory (measured with 2 ranks of a
+/// node). Elsewhere prices decide.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
+/// From this size on, the ranks tell each other whether they have room for a shared ring: that is
+/// one exchange more when an operation is made, and by price no smaller payload goes along it.
+inline constexpr std::size_t shared_ring_from_bytes = 64u << 10;
 /// A rank is connected with no more than this many ranks of other nodes if nobody asks for the
 /// schedule by name and there is one that needs fewer connections.
 inline constexpr std::uint32_t partners_unasked_max = 31;
@@ -30,6 +37,37 @@ inline constexpr std::uint32_t passed_on_ranks_max = 4096;
 inline plan::LogGP network_of(const Query& query) {
   const Topology& topology = query.topology;
   return share_of_port(query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
+}
+
+/// A vector that is given by the name of the only choice, if it serves so many ranks.
+inline std::vector<Variant> covering_named(const plan::PerRound& vector, std::uint32_t rank_count) {
+  if (!plan::is_executable(rank_count, vector)) return {};
+  return {{.per_round = vector}};
+}
+
+/// Prices of rounds that all ranks have alike, through the ports of their nodes or in the only one.
+/// Made once for a query, because a vector is found by thousands of prices.
+class RoundPrices {
+ public:
+  explicit RoundPrices(const Query& query);
+
+  plan::Picoseconds of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
+                       bool combines = true) const;
+  /// A round of a schedule over all ranks, the k-th of whose messages goes k times `round.length`
+  /// ranks ahead: where ranks share nodes, some of them stay there.
+  plan::Picoseconds ahead(const plan::Round& round, std::uint64_t values, std::uint64_t value_bytes,
+                          bool combines = true) const;
+
+ private:
+  plan::Network network_;
+  plan::LogGP share_;  // of the port of a node
+  std::uint64_t ranks_, nodes_;
+  bool is_one_node_, is_shared_, has_runs_;
+};
+
+/// The connections that a vector may need: none in a single node.
+inline std::uint32_t partners_max_of(const Query& query) {
+  return query.topology.is_one_node() ? UINT32_MAX : query.request.partners_max;
 }
 
 /// Lanes of the nodes, each of whose parts the schedule across may cut into so many pieces.

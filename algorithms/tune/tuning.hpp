@@ -36,6 +36,8 @@ enum class OperatorClass : std::uint8_t {
   ordered,     // the operator does not commute
 };
 const char* name_of(OperatorClass operators) noexcept;
+/// Whether there is an operator at all.
+bool combines(Collective collective) noexcept;
 OperatorClass operator_class_of(const CollectiveRequest& request) noexcept;
 
 /// What a candidate took, and what the model says.
@@ -90,8 +92,8 @@ struct Rule {
 };
 
 struct Tuning {
-  Fingerprint made_on = {};
-  Machine machine = {};
+  Fingerprint made_on = {};  // empty: it holds everywhere
+  Machine machine = {};      // without a name: the file has none
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};
   friend bool operator==(const Tuning&, const Tuning&) = default;

@@ -41,10 +41,9 @@ enum class Across : std::uint8_t {
 /// The tree of a broadcast or a reduce: over the nodes, or over the ranks if there is one node;
 /// alike on every rank.
 enum class Tree : std::uint8_t {
-  automatic,  // "automatic": over nodes fibonacci, shaped by the latency of the payload; knomial
-              // for broadcasts of up to 256 bytes, where TUTTI_PER_ROUND says more, and within a
-              // node; a chain of the nodes for payloads from 64 KiB on where that is faster
-  knomial,    // "knomial": messages per round as given, or by a rule
+  automatic,  // "automatic": what costs least over the nodes, a chain of them as well; where
+              // TUTTI_PER_ROUND says more, and within a node, knomial
+  knomial,    // "knomial": messages per round as given, or what costs least
   binomial,   // "binomial": one message per round
   fibonacci,  // "fibonacci": each rank that has the payload sends it on, again and again; optimal
               // in the postal model

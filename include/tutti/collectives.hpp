@@ -24,7 +24,7 @@ namespace detail {
 
 struct BarrierArguments {
   std::vector<std::uint32_t> per_round = {};   // messages per round, the same on every rank; if
-                                               // empty, the context's, else by a rule
+                                               // empty, the context's, else what costs least
   Algorithm algorithm = Algorithm::automatic;  // or dissemination; the same on every rank
   Across across = Across::automatic;           // the same on every rank; lanes are leaders here,
                                                // as there is no payload to be cut
@@ -45,7 +45,7 @@ struct AllreduceArguments {       // raw form
   Reduction reduction = {};       // the same on every rank
   Agreement agreement = Agreement::identical;  // the same on every rank; see allreduce()
   std::vector<std::uint32_t> per_round = {};   // messages per round, the same on every rank; if
-                                               // empty, the context's, else by a rule
+                                               // empty, the context's, else what costs least
   Algorithm algorithm = Algorithm::automatic;  // the same on every rank
   Across across = Across::automatic;           // the same on every rank; if leader or lanes,
                                                // algorithm and per_round are those across nodes

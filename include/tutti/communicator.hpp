@@ -51,6 +51,17 @@ enum class SharedNotifications : std::uint8_t {
   republished,  // the rank to which a connection leads writes the words when it polls
 };
 
+/// By what the ranks choose their schedules (docs/choosing_and_tuning.md).
+enum class TuningMode : std::uint8_t {
+  file,        // a tuning file, if there is one for this machine; else prices on a network of the
+               // link's rate
+  model,       // prices alone, by what the file says of the machine; its rules and findings do not
+               // count
+  first_call,  // as file, and when an operation is made, a few schedules are timed, in 50 ms at
+               // most
+  off,         // prices on a network of the link's rate; no file is read
+};
+
 /// Options that are left empty come from the TUTTI_* environment (docs/settings.md), else they have
 /// their default.
 struct ContextOptions {
@@ -106,6 +117,18 @@ struct ContextOptions {
   /// rank order, where the last entry holds for all further domains.  Must be equal on all ranks.
   /// Default: the domains that are found.
   std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
+  /// Path of the tuning file.  If it cannot be read, or something in it is wrong, no rank can make
+  /// a communicator: all get Error{invalid_argument}, which names the first such rank, the file,
+  /// the line and the reason.  A file of another device or rate is left aside.  By default it is
+  /// the first one that is there, and right, of $XDG_CONFIG_HOME/tutti/tuning.json (without that
+  /// variable, ~/.config/tutti/tuning.json) and /etc/tutti/tuning.json; `tutti-info` says which,
+  /// and why not the others.  Where the ranks of a communicator have different files, they take
+  /// that of rank 0.
+  std::string tuning_file = {};
+  std::optional<TuningMode> tuning = {};  // alike on all ranks; default: file
+  /// Whether a tuning file leaves the bits of results as they would be without it.  Must be equal
+  /// on all ranks.  Default: false; a file may change bits as far as the Agreement allows.
+  std::optional<bool> tuning_keeps_bits = {};
 };
 
 /// Owns the device, the arena, completion queues and the connections, one for each peer process
@@ -147,7 +170,9 @@ class TUTTI_EXPORT Context {
 /// names the calls and the ranks, and the communicators stay usable.
 class TUTTI_EXPORT Communicator {
  public:
-  /// Introduces the ranks to each other.  Collective.  Throws Error.
+  /// Introduces the ranks to each other.  Collective.  Throws Error, on all ranks: mismatch if they
+  /// have settings that have to be alike, or ports of different kinds; invalid_argument if one was
+  /// given a tuning file that it cannot take.
   Communicator(Context& context, Exchange& exchange);
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;

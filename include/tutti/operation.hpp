@@ -61,6 +61,12 @@ class TUTTI_EXPORT Operation {
   /// collectives.
   std::uint64_t staleness() const noexcept;
 
+  /// Lines for people: which schedule was chosen and by what, the prices of the next ones, why
+  /// others are out, and which tuning table is in force.  All ranks get the same but for the paths
+  /// of files; no rank waits for another.  The choice is made once more, which may take a
+  /// millisecond; not for the data path.
+  std::string explanation() const;
+
   std::string algorithm() const;   // literature name of the schedule
   Notify notify() const noexcept;  // flag: some of its messages to other nodes arrive by flag
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed

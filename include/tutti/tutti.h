@@ -158,6 +158,12 @@ enum { TUTTI_CONNECT_EXCHANGE = 1, TUTTI_CONNECT_CM = 2 };
 enum { TUTTI_NOTIFY_IMMEDIATE = 1, TUTTI_NOTIFY_FLAG = 2 };
 enum { TUTTI_WAIT_AUTOMATIC = 1, TUTTI_WAIT_SPIN = 2, TUTTI_WAIT_YIELD = 3, TUTTI_WAIT_BLOCK = 4 };
 enum { TUTTI_SHARED_AUTOMATIC = 1, TUTTI_SHARED_WORDS = 2, TUTTI_SHARED_REPUBLISHED = 3 };
+enum {
+  TUTTI_TUNING_MODE_FILE = 1,
+  TUTTI_TUNING_MODE_MODEL = 2,
+  TUTTI_TUNING_MODE_FIRST_CALL = 3,
+  TUTTI_TUNING_MODE_OFF = 4
+};
 enum { TUTTI_PLACEMENT_BLOCK = 1, TUTTI_PLACEMENT_CYCLIC = 2, TUTTI_PLACEMENT_RANDOM = 3 };
 
 /* A list of `count` values; without values it is not given. */
@@ -189,6 +195,9 @@ typedef struct {
   tutti_counts ranks_per_node;
   tutti_counts ranks_per_domain;
   int64_t connections_max;
+  const char* tuning_file;   /* path; refused on all ranks where one cannot take it */
+  int32_t tuning;            /* TUTTI_TUNING_MODE_... */
+  int32_t tuning_keeps_bits; /* TUTTI_YES, TUTTI_NO */
 } tutti_context_options;
 
 /* options NULL: all defaults. */
@@ -367,6 +376,9 @@ TUTTI_EXPORT tutti_status tutti_operation_free(tutti_operation* operation);
 /* Operation, sequence number, round and the ranks still missing.  Not for the data path. */
 TUTTI_EXPORT size_t tutti_describe(const tutti_operation* operation, char* text, size_t bytes);
 TUTTI_EXPORT size_t tutti_algorithm(const tutti_operation* operation, char* text, size_t bytes);
+/* What was chosen and by what, the prices of the next ones, why others are out, and which tuning
+ * table is in force: a line each.  The choice is made once more; not for the data path. */
+TUTTI_EXPORT size_t tutti_explanation(const tutti_operation* operation, char* text, size_t bytes);
 /* Messages of each round: writes up to `room` entries, and returns the number of rounds. */
 TUTTI_EXPORT size_t tutti_per_round(const tutti_operation* operation, int32_t* per_round,
                                     size_t room);

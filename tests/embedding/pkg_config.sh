@@ -21,6 +21,7 @@ file=$(find "$prefix" -name tutti.pc)
 export PKG_CONFIG_PATH=${file%/*}
 library=$(pkg-config --variable=libdir tutti)
 [ "$(realpath "$library")" = "$(realpath "${file%/*}/..")" ] || fail "libdir is $library"
+[ -s "$prefix/share/tutti/tuning.schema.json" ] || fail "the schema of tuning files is not installed"
 if grep -rlF "$build" "$prefix"/include "$file"; then fail "these name the folder of the build"; fi
 
 # run WHAT --static|'': makes and runs a C and a C++ program, and a plug-in.

@@ -32,6 +32,10 @@ if(TARGET tutti-bench)
     ${PROJECT_SOURCE_DIR}/microbench/compare_mpi.py ${with_build})
   set_tests_properties(bench_mpi_compared PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+  tutti_mpi_test(tune_mpi 2 tutti-tune --budget 2 --collectives barrier,broadcast --bytes 8 --fresh
+    --out ${CMAKE_CURRENT_BINARY_DIR}/tune_mpi.json)
+  set_tests_properties(tune_mpi PROPERTIES
+    PASS_REGULAR_EXPRESSION "file: ${CMAKE_CURRENT_BINARY_DIR}/tune_mpi.json")
   tutti_mpi_test(bench_mpi_refused 2 tutti-bench allreduce --per-round 0)
   set_tests_properties(bench_mpi_refused PROPERTIES WILL_FAIL ON)
 endif()

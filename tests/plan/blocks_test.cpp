@@ -22,6 +22,7 @@
 #include "plan/core/per_round.hpp"
 #include "plan/core/verify.hpp"
 #include "plan/cost/makespan.hpp"
+#include "rule_of_thumb.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 
@@ -126,7 +127,7 @@ std::vector<Plan> flat_plans_of(std::uint32_t rank_count, const PerRound& per_ro
 
 TEST(Blocks, disseminated_are_right_for_every_rank_count_and_vector) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks) {
-    std::vector<PerRound> vectors{default_per_round(ranks, 8), default_per_round(ranks, 1 << 20)};
+    std::vector<PerRound> vectors{test::rule_vector(ranks, 8), test::rule_vector(ranks, 1 << 20)};
     for (std::uint32_t n = 1; n <= 7; ++n) vectors.push_back(uniform(ranks, n));
     for (const PerRound& vector : {PerRound{3, 1, 2, 5}, {1, 6, 6}, {60, 9}})
       if (covers(ranks, vector)) vectors.push_back(vector);
@@ -234,7 +235,7 @@ TEST(Blocks, disseminated_take_no_longer_than_directly_where_bytes_count) {
   for (std::uint32_t ranks = 4; ranks <= test::up_to(64); ranks += 3)
     for (const std::uint64_t total : {1u << 20, 4u << 20}) {
       const Call call{.payload_bytes = total / ranks * ranks};
-      const std::vector<Plan> plans = flat_plans_of(ranks, default_per_round(ranks, total / ranks));
+      const std::vector<Plan> plans = flat_plans_of(ranks, test::rule_vector(ranks, total / ranks));
       const Picoseconds time = makespan(plans, fdr, call);
       const Picoseconds bytes_alone =
           (ranks - 1) * fdr.port_time(total / ranks) + fdr.travel_time(0) + fdr.receive_overhead;

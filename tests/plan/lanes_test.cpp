@@ -23,6 +23,7 @@
 #include "plan/core/per_round.hpp"
 #include "plan/core/verify.hpp"
 #include "plan/rooted/rooted.hpp"
+#include "rule_of_thumb.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 
@@ -47,14 +48,14 @@ const ScheduleAcross schedules_across[] = {
      Promise::each_once, Order::commutative},
     {"recursive multiplying",
      [](Rank self, std::uint32_t nodes) {
-       return recursive_multiplying_allreduce(
-           self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 1)));
+       return recursive_multiplying_allreduce(self, nodes,
+                                              test::rule_core(nodes, 8, uniform(nodes, 1)));
      },
      Promise::same_result, Order::commutative},
     {"recursive multiplying in rank order",
      [](Rank self, std::uint32_t nodes) {
-       return recursive_multiplying_allreduce(
-           self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 3)));
+       return recursive_multiplying_allreduce(self, nodes,
+                                              test::rule_core(nodes, 8, uniform(nodes, 3)));
      },
      Promise::same_expression, Order::rank_order},
     {"decomposition",

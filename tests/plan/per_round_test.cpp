@@ -115,31 +115,5 @@ TEST(NearestCovering, is_quick_for_many_ranks) {
   }
 }
 
-TEST(DefaultPerRound, is_a_uniform_vector_of_least_cost) {
-  const auto cost = [](std::uint32_t ranks, const PerRound& vector, std::uint64_t ratio) {
-    std::uint64_t sum = 0;
-    for (const Round& round : two_partial_rounds(ranks, vector)) sum += ratio + round.messages;
-    return sum;
-  };
-  for (std::uint32_t ranks = 1; ranks <= 300; ++ranks) {
-    for (const auto& [bytes, ratio] : {std::pair{0, 4}, {256, 4}, {257, 2}, {4096, 2}, {4097, 1}}) {
-      const auto weight = static_cast<std::uint64_t>(ratio);
-      const PerRound chosen = default_per_round(ranks, static_cast<std::uint64_t>(bytes));
-      ASSERT_TRUE(covers(ranks, chosen));
-      ASSERT_TRUE(std::equal(chosen.begin() + (chosen.empty() ? 0 : 1), chosen.end(),
-                             chosen.begin()));  // uniform
-      for (std::uint32_t n = 1; n <= 7; ++n)
-        ASSERT_LE(cost(ranks, chosen, weight), cost(ranks, uniform(ranks, n), weight))
-            << ranks << ' ' << bytes << ' ' << n;
-    }
-  }
-}
-
-TEST(DefaultPerRound, is_empty_for_one_rank_and_one_message_for_two) {
-  EXPECT_EQ(default_per_round(1, 8), PerRound());
-  EXPECT_EQ(default_per_round(2, 8), PerRound{1});
-  EXPECT_EQ(default_per_round(8, 8), PerRound{7});
-}
-
 }  // namespace
 }  // namespace tutti::plan

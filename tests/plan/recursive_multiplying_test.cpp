@@ -12,6 +12,7 @@
 
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/core/verify.hpp"
+#include "rule_of_thumb.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 
@@ -63,8 +64,7 @@ TEST(RecursiveMultiplying, is_one_expression_for_all_factorisations_up_to_128_ra
 TEST(RecursiveMultiplying, keeps_the_weaker_promises_too) {
   for (const std::uint32_t ranks : {1u, 6u, 7u, 24u, 43u})
     for (const Promise promise : {Promise::rank_order, Promise::each_once, Promise::at_least_once})
-      EXPECT_EQ(violation(ranks, per_round_for_recursive_multiplying(ranks, 8), promise),
-                std::nullopt);
+      EXPECT_EQ(violation(ranks, test::rule_core(ranks, 8), promise), std::nullopt);
 }
 
 TEST(RecursiveMultiplying, folds_what_is_in_excess_for_every_core_up_to_40_ranks) {
@@ -78,7 +78,7 @@ TEST(RecursiveMultiplying, folds_what_is_in_excess_for_every_core_up_to_40_ranks
 TEST(RecursiveMultiplying, is_one_expression_with_the_rules_core_for_every_rank_count_up_to_256) {
   for (std::uint32_t ranks = 1; ranks <= test::up_to(256); ++ranks)
     for (const std::uint64_t bytes : payloads) {
-      const PerRound core = per_round_for_recursive_multiplying(ranks, bytes);
+      const PerRound core = test::rule_core(ranks, bytes);
       ASSERT_EQ(violation(ranks, core), std::nullopt)
           << "P = " << ranks << ", core " << testing::PrintToString(core);
     }
@@ -93,7 +93,7 @@ TEST(RecursiveMultiplying, is_one_expression_for_sampled_rank_counts_up_to_2000)
     const std::uint32_t ranks = sample == 0 ? 2000 : 1 + random(2000);
     PerRound at_most;
     while (!covers(ranks, at_most)) at_most.push_back(1 + random(15));
-    const PerRound core = per_round_for_recursive_multiplying(ranks, payloads[random(3)], at_most);
+    const PerRound core = test::rule_core(ranks, payloads[random(3)], at_most);
     ASSERT_EQ(violation(ranks, core), std::nullopt)
         << "P = " << ranks << ", core " << testing::PrintToString(core);
   }
@@ -193,7 +193,7 @@ TEST(RecursiveMultiplying, of_one_rank_copies_its_contribution) {
 
 TEST(RecursiveMultiplying, of_a_million_ranks_is_small) {
   for (const std::uint32_t ranks : {1'000'000u, 1'000'003u, UINT32_MAX}) {
-    const PerRound core = per_round_for_recursive_multiplying(ranks, 8);
+    const PerRound core = test::rule_core(ranks, 8);
     ASSERT_TRUE(is_core(ranks, core));
     for (const std::uint32_t rank : {0u, 499'999u, ranks - 1})
       EXPECT_LE(recursive_multiplying_allreduce(Rank{rank}, ranks, core).steps.size(), 250U);
@@ -214,63 +214,34 @@ TEST(IsCore, refuses_what_cannot_be_built) {
   EXPECT_FALSE(is_core(UINT32_MAX, {UINT32_MAX, UINT32_MAX}));
 }
 
-TEST(CoreRule, costs_no_more_rounds_than_two_partial_dissemination_where_p_factors) {
-  for (const std::uint32_t ranks : {2u, 4u, 6u, 8u, 12u, 16u, 24u, 32u, 48u, 64u, 96u, 128u, 192u})
-    for (const std::uint64_t bytes : payloads) {
-      const PerRound core = per_round_for_recursive_multiplying(ranks, bytes);
-      const auto relaxed = two_partial_rounds(ranks, default_per_round(ranks, bytes));
-      EXPECT_EQ(product_of(core), ranks);
-      EXPECT_LE(core.size(), relaxed.size()) << ranks << ' ' << bytes;
-    }
-}
-
-// 250 = 2 x 5 x 5 x 5 needs four rounds of entries up to 7, two-partial dissemination three.
-TEST(CoreRule, takes_the_rounds_of_two_partial_dissemination_wherever_they_are_to_be_had) {
-  std::vector<std::size_t> fewest(1025, SIZE_MAX);
-  test::for_each_core(1024, 7, [&](const PerRound& core) {
-    std::size_t& kept = fewest[product_of(core)];
-    kept = std::min(kept, core.size());
-  });
-  for (std::uint32_t ranks = 2; ranks <= 1024; ++ranks)
-    for (const std::uint64_t bytes : payloads) {
-      const auto relaxed = two_partial_rounds(ranks, default_per_round(ranks, bytes));
-      if (fewest[ranks] > relaxed.size()) continue;
-      const PerRound core = per_round_for_recursive_multiplying(ranks, bytes);
-      EXPECT_LE(recursive_multiplying_rounds(ranks, core).size(), relaxed.size())
-          << ranks << ' ' << bytes << ' ' << testing::PrintToString(core);
-    }
-}
-
-TEST(CoreRule, takes_the_least_cost_of_all_cores_within_those_rounds) {
+TEST(CoreRule, takes_the_least_cost_of_all_cores) {
   constexpr std::array<std::uint64_t, 3> ratios = {4, 2, 1};  // of the payloads
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
     for (std::size_t i = 0; i < 3; ++i) {
-      const auto relaxed = two_partial_rounds(ranks, default_per_round(ranks, payloads[i]));
-      std::pair<bool, std::uint64_t> least = {true, UINT64_MAX};  // too many rounds, cost
+      std::uint64_t least = UINT64_MAX;
       test::for_each_core(ranks, 7, [&](const PerRound& core) {
         const std::uint32_t product = product_of(core);
         if ((ranks + product - 1) / product - 1 > 7) return;
-        const std::size_t rounds = recursive_multiplying_rounds(ranks, core).size();
-        least = std::min(least, {rounds > relaxed.size(), cost_of(ranks, core, ratios[i])});
+        least = std::min(least, cost_of(ranks, core, ratios[i]));
       });
-      const PerRound core = per_round_for_recursive_multiplying(ranks, payloads[i]);
-      EXPECT_EQ(cost_of(ranks, core, ratios[i]), least.second) << ranks << ' ' << ratios[i];
+      const PerRound core = test::rule_core(ranks, payloads[i]);
+      EXPECT_EQ(cost_of(ranks, core, ratios[i]), least) << ranks << ' ' << ratios[i];
       EXPECT_TRUE(std::is_sorted(core.rbegin(), core.rend()));
     }
-  EXPECT_EQ(per_round_for_recursive_multiplying(96, 8), (PerRound{5, 3, 3}));
-  EXPECT_EQ(per_round_for_recursive_multiplying(13, 8), (PerRound{4}));  // 2 + 4 + 2
+  EXPECT_EQ(test::rule_core(96, 8), (PerRound{5, 3, 3}));
+  EXPECT_EQ(test::rule_core(13, 8), (PerRound{4}));  // 2 + 4 + 2
 }
 
 TEST(CoreRule, takes_a_vector_whose_product_is_p_as_it_is) {
   for (const PerRound& vector : {PerRound{1, 2, 3}, {3, 2, 1}, {23}, {1, 1, 1, 2}, {2, 7}})
     for (const std::uint64_t bytes : payloads)
-      EXPECT_EQ(per_round_for_recursive_multiplying(24, bytes, vector), vector);
+      EXPECT_EQ(test::rule_core(24, bytes, vector), vector);
 }
 
 TEST(CoreRule, keeps_to_the_callers_vector_in_its_order) {
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
     test::for_each_minimal_vector(ranks, 4, [&](const PerRound& vector) {
-      const PerRound core = per_round_for_recursive_multiplying(ranks, 8, vector);
+      const PerRound core = test::rule_core(ranks, 8, vector);
       ASSERT_TRUE(is_core(ranks, core));
       // Each entry has its own bound, left to right.
       auto bound = vector.begin();
@@ -283,15 +254,15 @@ TEST(CoreRule, keeps_to_the_callers_vector_in_its_order) {
       for (const std::uint32_t messages : recursive_multiplying_rounds(ranks, core))
         ASSERT_LE(messages, largest);
     });
-  EXPECT_EQ(per_round_for_recursive_multiplying(5, 8, {UINT32_MAX}), PerRound{4});
-  EXPECT_EQ(per_round_for_recursive_multiplying(7, 8, {1, 1, 1}), (PerRound{1, 1}));
-  EXPECT_EQ(per_round_for_recursive_multiplying(1, 8, {3}), PerRound());
+  EXPECT_EQ(test::rule_core(5, 8, {UINT32_MAX}), PerRound{4});
+  EXPECT_EQ(test::rule_core(7, 8, {1, 1, 1}), (PerRound{1, 1}));
+  EXPECT_EQ(test::rule_core(1, 8, {3}), PerRound());
 }
 
 TEST(CoreRule, adds_rounds_only_where_p_does_not_factor) {
   for (std::uint32_t ranks = 1; ranks <= 64; ++ranks)
     if (factors(ranks)) {
-      EXPECT_EQ(product_of(per_round_for_recursive_multiplying(ranks, 8)), ranks) << ranks;
+      EXPECT_EQ(product_of(test::rule_core(ranks, 8)), ranks) << ranks;
     }
 }
 

@@ -12,6 +12,7 @@
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/core/per_round.hpp"
+#include "rule_of_thumb.hpp"
 
 namespace tutti::plan::test {
 
@@ -40,7 +41,7 @@ inline void for_each_schedule(std::uint32_t rank_count,
       });
     visit("canonical_dissemination" + text,
           [=](Rank r) { return canonical_dissemination_allreduce(r, rank_count, vector); });
-    const PerRound core = per_round_for_recursive_multiplying(rank_count, 8, vector);
+    const PerRound core = rule_core(rank_count, 8, vector);
     visit("recursive_multiplying" + text,
           [=](Rank r) { return recursive_multiplying_allreduce(r, rank_count, core); });
   }

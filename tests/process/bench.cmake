@@ -6,6 +6,12 @@ if(TARGET tutti-bench)
   endforeach()
   set_tests_properties(bench_virtual_time PROPERTIES LABELS "process;virtual" PROCESSORS 1)
 
+  foreach(group refusals resume lock modes budget tcp)
+    add_test(NAME tune_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tune_cli.sh
+      $<TARGET_FILE:tutti-tune> $<TARGET_FILE:tutti-bench> ${group})
+    set_tests_properties(tune_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
+  endforeach()
+
   foreach(run process:ranks process:shapes soak:scale soak:sizes)
     string(REPLACE ":" ";" parts ${run})
     list(POP_FRONT parts label group)

@@ -269,6 +269,7 @@ refusals() {
   expect 0 'imposed: 3,1 ranks per node, placed cyclic' \
     env TUTTI_RANKS_PER_NODE=3,1 TUTTI_PLACEMENT=cyclic "$info"
   expect 0 '"Limits"' "$info" --format json
+  tuning_tables
   refuse '--format="xml"' "$info" --format xml
   expect 0 '^  TUTTI_SETUP_TIMEOUT +.*[[]seconds; default: 30]' "$info" settings
   expect 0 '"name": "TUTTI_SOFT_LOG"' "$info" settings --format json
@@ -308,6 +309,34 @@ refusals() {
   if TUTTI_SECRET=rumpelstiltskin "$info" | grep rumpelstiltskin >/dev/null; then
     fail "tutti-info prints the secret"
   fi
+}
+
+# tutti-info says which table is in force, and why others are not.
+tuning_tables() {
+  local folder rules='{"format": "tutti tuning 1", "rules": [{"collective": "barrier", "across": "flat"}]}'
+  folder=$(mktemp -d)
+  mkdir "$folder/tutti"
+  expect 0 'table +none was found; prices are those of fdr, for the software device' \
+    env XDG_CONFIG_HOME="$folder" "$info"
+  expect 0 "looked for +$folder/tutti/tuning.json, /etc/tutti/tuning.json" \
+    env XDG_CONFIG_HOME="$folder" "$info"
+  expect 0 'latency_ps +850000, preset' env XDG_CONFIG_HOME="$folder" "$info"
+  expect 0 'prices are those of roce25, for a port of 25 Gb/s Ethernet' \
+    env XDG_CONFIG_HOME="$folder" TUTTI_SOFT_FABRIC=roce25 "$info"
+  expect 0 'mode +off \(TUTTI_TUNING\) table +none \(TUTTI_TUNING=off\)' \
+    env XDG_CONFIG_HOME="$folder" TUTTI_TUNING=off "$info"
+  expect 1 'tutti-info: TUTTI_TUNING_FILE .*/nowhere/t.json: cannot be opened: No such file.*; name another' \
+    env TUTTI_TUNING_FILE=/nowhere/t.json "$info"
+  echo "$rules" >"$folder/tutti/tuning.json"
+  expect 0 "table +$folder/tutti/tuning.json: 0 findings, 1 rule" \
+    env XDG_CONFIG_HOME="$folder" "$info"
+  echo "${rules%?}" >"$folder/tutti/tuning.json"
+  expect 0 "table +none was found.*not taken +$folder/tutti/tuning.json:[12]: " \
+    env XDG_CONFIG_HOME="$folder" "$info"
+  expect 1 "tutti-info: TUTTI_TUNING_FILE .*$folder/tutti/tuning.json:[12]: " \
+    env TUTTI_TUNING_FILE="$folder/tutti/tuning.json" "$info"
+  refuse 'TUTTI_TUNING="on": expected file, model, first_call or off' env TUTTI_TUNING=on "$info"
+  rm -r "$folder"
 }
 
 # The shape and the figures of a run decide which bounds of a file are judged, and how it ends.

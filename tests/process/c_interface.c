@@ -105,6 +105,12 @@ static void reductions(const place* here) {
   CHECK(strcmp(text, "two_partial_dissemination") == 0);
   CHECK(tutti_algorithm(operation, text, 4) == strlen("two_partial_dissemination"));
   CHECK(strcmp(text, "two") == 0);
+  char explanation[4096];
+  const size_t length = tutti_explanation(operation, explanation, sizeof explanation);
+  CHECK(length > 0 && length < sizeof explanation && strlen(explanation) == length);
+  CHECK(strstr(explanation, "chosen: two_partial_dissemination") == explanation);
+  CHECK(strstr(explanation, "\ntable: ") != NULL);
+  CHECK(tutti_explanation(NULL, explanation, sizeof explanation) == 0);
   int32_t rounds[4];
   CHECK(tutti_per_round(operation, rounds, 4) == 1 && rounds[0] == here->count - 1);
   CALL(TUTTI_OK);
@@ -640,6 +646,9 @@ static void bad_set_up(void) {
   CONTEXT_REFUSED(arena_bytes, TUTTI_NEVER, "18446744073709551615\": expected at most ");
   CONTEXT_REFUSED(arena_bytes, TUTTI_NEVER - 1, "9223372036854775806\": expected at most ");
   CONTEXT_REFUSED(connections_max, -1, "connections_max -1: expected 0 or more");
+  CONTEXT_REFUSED(tuning, 5, "tuning 5: expected 0 (not given) .. 4");
+  CONTEXT_REFUSED(tuning_keeps_bits, 3,
+                  "tuning_keeps_bits 3: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
   CONTEXT_REFUSED(connections_max, INT64_C(1) << 32,
                   "connections_max 4294967296: expected at most 4294967295");
   CONTEXT_REFUSED(setup_timeout_ns, -1, "setup_timeout_ns -1: expected 0 or more");

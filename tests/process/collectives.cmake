@@ -1,6 +1,7 @@
 # Collectives between forked ranks over the software device.
-foreach(name bits collectives connections devices failures flags isolation misuse nodes rooted
-    schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale wait zero_copy)
+foreach(name bits collectives connections devices failures first_call flags isolation misuse nodes
+    rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
+    tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -77,6 +78,8 @@ foreach(name collectives connections failures rooted split stale)
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_runtime)
+target_link_libraries(process_first_call PRIVATE tutti_runtime tutti_verbs)
+target_link_libraries(process_tuning PRIVATE tutti_runtime tutti_tune tutti_verbs)
 # Where a rank sleeps.
 target_link_libraries(process_wait PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap ${CMAKE_DL_LIBS})

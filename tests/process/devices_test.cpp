@@ -113,6 +113,27 @@ TEST(Devices, path_mtus_may_differ) {
   EXPECT_EQ(test::codes_of(results), std::vector<int>(4, 0));
 }
 
+// No rank may price for its own port, or ranks would make different plans.
+TEST(Devices, the_slowest_port_says_for_which_network_all_ranks_choose) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    test::Tampering slower(exchange, introductions, [](std::span<std::byte> all) {
+      pretend(all, 1, [](verbs::PortCard& card) { card.gigabits_per_second = 400; });
+      pretend(all, 2, [](verbs::PortCard& card) { card.gigabits_per_second = 200; });
+    });
+    ContextOptions options = on("soft0");
+    options.tuning = TuningMode::off;
+    Context context(options);
+    Communicator communicator(context, slower);
+    const Operation operation = barrier(communicator);
+    const std::string text = operation.explanation();
+    return text.find("prices are those of hdr, for a port of 200 Gb/s InfiniBand") !=
+                   std::string::npos
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(test::codes_of(results), std::vector<int>(4, 0));
+}
+
 TEST(Devices, path_mtu_that_is_none_is_named) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     test::Tampering garbled(exchange, introductions, [](std::span<std::byte> all) {

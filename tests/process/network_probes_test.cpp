@@ -220,6 +220,74 @@ TEST(NetworkProbes, do_not_see_that_one_message_of_twenty_is_delayed) {
   }
 }
 
+/// What the fit has to find, by parameter; none of what ranks of one node each cannot measure.
+std::vector<std::pair<tune::Parameter, double>> parameters_of(const soft::FabricModel& model,
+                                                              bool has_inside) {
+  using enum tune::Parameter;
+  const auto number = [](soft::Picoseconds time) { return static_cast<double>(time); };
+  std::vector<std::pair<tune::Parameter, double>> parameters = {
+      {latency, number(model.send_overhead + model.latency)},
+      {receive_overhead, number(model.receive_overhead)},
+      {gap, number(model.gap)},
+      {per_byte, 1000 * model.per_byte},
+      {combine, number(model.work)},
+      {combine_per_byte, 1000 * model.work_per_byte}};
+  if (has_inside)
+    parameters.insert(parameters.end(),
+                      {{inside_latency, number(model.inside.latency)},
+                       {inside_send_overhead, number(model.inside.send_overhead)},
+                       {inside_receive_overhead, number(model.inside.receive_overhead)},
+                       {inside_per_byte, 1000 * model.inside.per_byte},
+                       {inside_read_overhead, number(model.inside.read_overhead)},
+                       {inside_read_per_byte, 1000 * model.inside.read_per_byte}});
+  return parameters;
+}
+
+/// Probes and fit, against the machine that is emulated.
+void expect_its_machine(const std::string& fabric, const std::vector<std::uint32_t>& nodes,
+                        double share) {
+  const soft::FabricModel model = soft::read_fabric_model(fabric);
+  const bool has_inside = nodes[0] == nodes[1];
+  // A fallback that nobody would take for what was measured.
+  tune::Machine fallback;
+  fallback.figures.fill({.value = 1, .low = 1, .high = 1});
+  const tune::Machine machine = tune::fit(measured_virtually(nodes), fallback, 1).machine;
+  for (const auto& [parameter, truth] : parameters_of(model, has_inside)) {
+    const tune::Figure& figure = machine[parameter];
+    EXPECT_NEAR(static_cast<double>(figure.value), truth, share * truth)
+        << fabric << ": " << tune::key_of(parameter);
+    EXPECT_LE(static_cast<double>(figure.low), truth + 1) << tune::key_of(parameter);
+    EXPECT_GE(static_cast<double>(figure.high), truth - 1) << tune::key_of(parameter);
+  }
+  EXPECT_EQ(machine[tune::Parameter::inside_latency].origin,
+            has_inside ? tune::Origin::measured : tune::Origin::preset);
+}
+
+TEST(NetworkProbes, and_fit_find_the_machine_within_a_hundredth) {
+  for (const char* const preset : {"qdr", "hdr", "edr", "ndr", "roce100", "roce10"}) {
+    const Fabric fabric(preset);
+    expect_its_machine(preset, {0, 1}, 0.01);
+  }
+  for (const char* const preset : {"fdr", "roce25"}) {
+    const Fabric fabric(preset);
+    expect_its_machine(preset, {0, 0, 1, 1}, 0.01);
+  }
+}
+
+TEST(NetworkProbes, and_fit_find_the_machine_within_a_twentieth_if_messages_are_delayed) {
+  const std::string name = "network_probes_test." + std::to_string(::getpid()) + ".json";
+  const std::string faults = R"("work_us":0.01,"work_gigabytes_per_second":8,
+      "faults":{"seed":7,"delay_probability":0.05,"delay_us":10}})";
+  for (const char* const preset : {"qdr", "hdr"}) {
+    const Fabric fabric(name, R"({"preset":")" + std::string(preset) + "\"," + faults);
+    expect_its_machine(name, {0, 1}, 0.05);
+  }
+  for (const char* const preset : {"fdr", "roce25"}) {
+    const Fabric fabric(name, R"({"preset":")" + std::string(preset) + "\"," + faults);
+    expect_its_machine(name, {0, 0, 1, 1}, 0.05);
+  }
+}
+
 /// What two ranks find in real time, of one node or of two.
 std::vector<Sample> measured(const std::vector<std::uint32_t>& nodes, Timeout budget,
                              Timeout& elapsed) {

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "../plan/in_chunks.hpp"
 #include "../plan/networks.hpp"
+#include "plan/cost/in_chunks.hpp"
 #include "plan/cost/makespan.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
@@ -246,7 +246,7 @@ tune::Topology topology_of(const Case& one) {
 }
 
 tune::Choice choice_of(const Case& one) {
-  return tune::choose(request_of(one), topology_of(one));
+  return tune::choose(request_of(one), topology_of(one), tune::Knowledge());
 }
 
 /// When each rank has finished, by the events of its plan.
@@ -260,8 +260,7 @@ std::vector<std::int64_t> expected(const Case& one, const plan::Network& network
     const std::size_t chunk_bytes =
         tune::chunk_bytes_for(plans[0], shares_nodes, one.chunk_bytes.value_or(0));
     const std::size_t count = tune::chunk_count(one.elements, 8, plans[0].parts, chunk_bytes);
-    for (plan::Plan& plan : plans)
-      plan = plan::test::in_chunks(plan, static_cast<std::uint32_t>(count));
+    for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, static_cast<std::uint32_t>(count));
   }
   const std::uint64_t bytes = one.elements * 8 * (is_of_blocks(one) ? one.rank_count : 1);
   const bool any_order = (one.collective == tune::Collective::allreduce ||

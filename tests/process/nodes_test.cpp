@@ -410,6 +410,7 @@ TEST(Nodes, memory_that_a_neighbour_still_reads_is_not_used_again) {
                           .target = target.data(),
                           .element_count = count,
                           .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                          .algorithm = Algorithm::two_partial,  // one round
                           .across = Across::flat});
       };
       std::optional<Operation> first(made(source));
@@ -476,7 +477,7 @@ TEST(Nodes, only_ranks_of_other_nodes_are_connected) {
 }
 
 TEST(Nodes, an_allgather_of_many_connects_few) {
-  constexpr std::uint32_t count = 12;
+  constexpr std::uint32_t count = 20;
   const auto results = run_local_threads({.rank_count = count}, [&](Exchange& exchange) {
     Context context(with_nodes({1}, Placement::block));
     Communicator communicator(context, exchange);
@@ -487,8 +488,8 @@ TEST(Nodes, an_allgather_of_many_connects_few) {
     if (!run_once(operation)) return 1;
     for (std::uint32_t rank = 0; rank < count; ++rank)
       if (target[rank] != 100 + rank) return 2;
-    // In two rounds: 1 and 2, then 3, 6 and 9 ahead and behind, which are 7 ranks.
-    return context.implementation().fabric.connections().count() == 7 ? 0 : 3;
+    // In two rounds, of 4 and 3 messages or the like, to as many ahead as there are behind.
+    return context.implementation().fabric.connections().count() < count - 1 ? 0 : 3;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(count));
 }

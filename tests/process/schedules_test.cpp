@@ -41,7 +41,7 @@ std::vector<std::vector<std::uint32_t>> vectors(const tune::Row& schedule, std::
     asked.algorithm = schedule.algorithm;
     asked.per_round = vector;
     try {
-      (void)tune::choose(asked, {.rank_count = rank_count});
+      (void)tune::choose(asked, {.rank_count = rank_count}, tune::Knowledge());
       taken.push_back(std::move(vector));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;  // does not serve so many ranks

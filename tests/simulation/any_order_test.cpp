@@ -36,7 +36,8 @@ std::vector<Bytes> inputs(std::uint32_t rank_count) {
 std::vector<plan::Plan> plans_of(std::uint32_t rank_count, const tune::CollectiveRequest& request) {
   std::vector<plan::Plan> plans;
   try {
-    const tune::Choice choice = tune::choose(request, {.rank_count = rank_count});
+    const tune::Choice choice =
+        tune::choose(request, {.rank_count = rank_count}, tune::Knowledge());
     for (std::uint32_t rank = 0; rank < rank_count; ++rank)
       plans.push_back(choice.plan(Rank{rank}));
   } catch (const Error& error) {

@@ -54,7 +54,7 @@ std::vector<Bytes> results(std::uint32_t rank_count, const Shape& shape, std::ui
       .agreement = shape.agreement,
       .algorithm = shape.algorithm,
       .per_round = shape.per_round};
-  const tune::Choice choice = tune::choose(request, {.rank_count = rank_count});
+  const tune::Choice choice = tune::choose(request, {.rank_count = rank_count}, tune::Knowledge());
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) plans.push_back(choice.plan(Rank{rank}));
   return simulation::simulate(plans,

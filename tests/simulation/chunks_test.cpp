@@ -41,7 +41,8 @@ bool expect_right(const Case& one) {
   std::vector<plan::Plan> plans;
   std::vector<Bytes> sources;
   try {
-    const tune::Choice choice = tune::choose(request, {.rank_count = one.rank_count});
+    const tune::Choice choice =
+        tune::choose(request, {.rank_count = one.rank_count}, tune::Knowledge());
     for (std::uint32_t rank = 0; rank < one.rank_count; ++rank) {
       plans.push_back(choice.plan(Rank{rank}));
       sources.push_back(inputs_of(rank, one.element_count));

@@ -3,8 +3,8 @@
 of settings and the programs.
 
 check_texts.py ROOT [--bin FOLDER]   prints violations, exit status 1 if there are any; FOLDER has
-                                     tutti-bench and tutti-info, without it their options and
-                                     docs/settings.md are not looked at
+                                     tutti-bench, tutti-tune and tutti-info, without it their options
+                                     and docs/settings.md are not looked at
 check_texts.py --self-test           shows that each rule can fail
 """
 import pathlib
@@ -21,8 +21,8 @@ SETTING = re.compile(r"\bTUTTI_[A-Z0-9_]*[A-Z0-9]\b(?![_*])")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Whose options are checked; what comes before the program in a line belongs to a launcher.
-PROGRAM = re.compile(r"tutti-info (?:plan|settings)\b|tutti-bench\b|tutti-info\b|scripts/[a-z.-]+")
-COMMANDS = ("tutti-bench", "tutti-info", "tutti-info plan", "tutti-info settings",
+PROGRAM = re.compile(r"tutti-info (?:plan|settings)\b|tutti-bench\b|tutti-tune\b|tutti-info\b|scripts/[a-z.-]+")
+COMMANDS = ("tutti-bench", "tutti-tune", "tutti-info", "tutti-info plan", "tutti-info settings",
             "scripts/device-tests", "scripts/kernel-verbs", "scripts/test.sh")
 # What runs another program: options after the name of that one are not the script's.
 RUNNERS = ("scripts/softverbs", "scripts/kernel-verbs")
@@ -199,7 +199,7 @@ def self_test():
         "docs/settings.md": "fresh\n",
     }
     programs = {"tutti-bench": {"--local"}, "scripts/kernel-verbs": {"--nodes"},
-                "tutti-info": set(), "tutti-info plan": set(), "tutti-info settings": set()}
+                "tutti-tune": set(), "tutti-info": set(), "tutti-info plan": set(), "tutti-info settings": set()}
     planted = [
         (None, None, None),
         ("README.md", "a\n" * 131, "131 lines"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Promises: libtutti and all that is built with it define no function of libibverbs (two definitions
-# in one program would be one too many); what is made to stand in front of libibverbs defines
+# in one program would be one too many), and its libraries none of nlohmann_json, of which a program
+# that is linked with them may have another version; what is made to stand in front of libibverbs defines
 # nothing else but the functions that programs look for device files with, and nothing of libibverbs
 # without the version that programs ask for.  Judged are the files that are shipped, each of which
 # has to be there, and also as they are once somebody has stripped them.
@@ -26,6 +27,9 @@ for file in "$@"; do
     # Programs and shared libraries keep these when they are stripped.
     defined+=$'\n'$(nm -D --defined-only "$file" 2>/dev/null)
     grep -E ' [A-Z] _?ibv_' <<<"$defined" && wrong "$file defines these functions of libibverbs"
+    [[ $file != *.a && $file != *.so* ]] ||
+      ! grep -E ' [A-Zuvw] .*(nlohmann|json_abi)' <<<"$defined" ||
+      wrong "$file defines these symbols of the JSON library, which others can see"
     continue
   fi
   strip -o "$stripped" "$file" || wrong "$file cannot be stripped"

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "verbs/port_rate.hpp"
 #include "verbs/soft/fabric_model.hpp"
 #include "verbs/soft/limits.hpp"
 
@@ -111,7 +112,8 @@ void describe_device(const SoftDevice& device, ibv_device_attr& attributes) {
   attributes.phys_port_cnt = device.ports_count;
 }
 
-void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& attributes) {
+void describe_port(const SoftDevice& device, std::uint32_t port, const FabricModel* emulated,
+                   ibv_port_attr& attributes) {
   constexpr std::uint8_t disabled = 3, link_up = 5;
   assert(device.has_port(port));
   const bool is_up = device.is_up(port);
@@ -125,8 +127,10 @@ void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& 
   attributes.lid = lid_of(place_of(device, port));
   attributes.sm_lid = lid_of(1);
   attributes.max_vl_num = 1;
-  attributes.active_width = 2;   // 4X
-  attributes.active_speed = 32;  // EDR
+  constexpr double edr = 100, bits_per_byte = 8, picoseconds_per_ns_of_rate = 1000;
+  const bool has_rate = emulated != nullptr && emulated->per_byte > 0;
+  set_rate(attributes,
+           has_rate ? bits_per_byte * picoseconds_per_ns_of_rate / emulated->per_byte : edr);
   attributes.phys_state = is_up ? link_up : disabled;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "verbs/soft/device_list.hpp"
+#include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -37,6 +38,8 @@ std::uint16_t lid_of(std::uint32_t place, HostNumber host = read_host_number_slo
 std::uint32_t find_destination(const SoftDevice& device, const ibv_ah_attr& attributes);
 
 void describe_device(const SoftDevice& device, ibv_device_attr& attributes);
-void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& attributes);
+/// `emulated`: null unless a network is emulated, whose rate the port then has.
+void describe_port(const SoftDevice& device, std::uint32_t port, const FabricModel* emulated,
+                   ibv_port_attr& attributes);
 
 }  // namespace tutti::verbs::soft

@@ -115,7 +115,7 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes) {
   const SoftDevice& device = device_of(context);
   if (!device.has_port(port)) return EINVAL;
-  describe_port(device, port, *attributes);
+  describe_port(device, port, context_of(context).process->emulated(), *attributes);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/extended_poll.hpp"
 #include "verbs/soft/guarded.hpp"
@@ -29,7 +30,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
   const SoftDevice& device = device_of(context);
   if (!device.has_port(port)) return EINVAL;
   ibv_port_attr described;
-  describe_port(device, port, described);
+  describe_port(device, port, context_of(context).process->emulated(), described);
   copy_known(described, attributes, bytes);
   return 0;
 }

@@ -6,8 +6,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <tutti/status.hpp>
+
+// In a namespace without a name, the library has no symbol outside this file: a program that is
+// linked with tutti may have another version of it.
+#define NLOHMANN_JSON_NAMESPACE nlohmann
+#define NLOHMANN_JSON_NAMESPACE_BEGIN \
+  namespace nlohmann {                \
+  inline namespace {
+#define NLOHMANN_JSON_NAMESPACE_END \
+  }                                 \
+  }
+#include <nlohmann/json.hpp>
 
 namespace tutti::verbs::soft {
 namespace {

@@ -95,6 +95,8 @@ class Process {
   std::uint32_t id() const { return connections.id(); }
   Transport transport() const { return settings_.transport; }
   Timing* timing() const { return timing_.get(); }
+  /// The network that is emulated; null: none is.
+  const FabricModel* emulated() const { return timing_ ? &timing_->model() : nullptr; }
   const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
   /// The number of the host on which others find this process.

@@ -33,6 +33,7 @@ class Timing {
   /// faults.  The constructor stores the epoch there.
   Timing(FabricModel model, SegmentHeader& own, VirtualTime* virtual_time);
 
+  const FabricModel& model() const noexcept { return model_; }
   /// Whether the network is emulated for a request that comes now.
   bool is_active() const noexcept { return !virtual_time_ || virtual_time_->is_entered(); }
   bool is_virtual() const noexcept { return virtual_time_ && virtual_time_->is_entered(); }

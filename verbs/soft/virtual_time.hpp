@@ -32,6 +32,7 @@ class VirtualTime {
   static VirtualTime* joined() noexcept;
 
   std::uint32_t rank() const noexcept { return rank_; }
+  std::uint32_t rank_count() const noexcept { return rank_count_; }
 
   /// Collective.  Returns when all ranks have entered, each at the same virtual instant: 0.  The
   /// change is made under `guard`, which keeps out the process's other threads.

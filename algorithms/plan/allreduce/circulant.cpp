@@ -52,10 +52,14 @@ Extent extent_of(const NodeShares& shares) {
     const std::vector<Rank>& members = shares.members(node);
     const std::size_t held = held_by(shares, members.front()).size();
     extent.held = std::max(extent.held, held);
-    if (members.size() == 1) continue;
+    if (members.size() == 1) {
+      if (shares.are_of_one_size()) break;
+      continue;
+    }
     extent.held_in_node = std::max(extent.held_in_node, held);
     extent.sent_in_node = std::max({extent.sent_in_node, (members.size() - 1) * held,
                                     shares.rank_count() - held_by(shares, members.back()).size()});
+    if (shares.are_of_one_size()) break;  // all nodes are alike
   }
   extent.slots_in_node = (shares.largest() - 1) * extent.held_in_node;
   return extent;

@@ -1,11 +1,13 @@
 // Chooses the core of recursive multiplying (recursive_multiplying.hpp).  What a core costs
-// depends on its product, its length and the sum of its entries only, so the search goes from round
-// to round and keeps the cheapest core of each product and length.
+// depends on its product, its length and the sum of its entries only.  So the cheapest core of each
+// product is kept, whatever its order; within bounds, that of each product and length, from round
+// to round.
 #include <algorithm>
 #include <cassert>
 #include <functional>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "plan/allreduce/recursive_multiplying.hpp"
@@ -14,27 +16,87 @@
 namespace tutti::plan {
 namespace {
 
-class CoreSearch {
- public:
-  struct Limits {
-    std::uint32_t messages_max;  // per round of the fold; those of the core have their own bounds
-    std::size_t rounds_max;      // all together
+/// The cheapest core of each product that has factors of 2 .. largest + 1 alone.
+class ByProduct {
+  struct Core {
+    std::int64_t price = 0;
+    std::uint32_t rounds = 0;
+    std::uint64_t messages = 0;
+    std::uint32_t last_factor = 1;
+    auto key() const { return std::tuple(price, rounds, messages); }
   };
 
-  CoreSearch(std::uint32_t rank_count, std::uint64_t ratio, Limits limits)
-      : rank_count_(rank_count), ratio_(ratio), limits_(limits) {}
+ public:
+  ByProduct(std::uint32_t rank_count, const CorePrices& prices)
+      : rank_count_(rank_count), prices_(prices) {
+    // In the order of products, so that each is final before it is multiplied.
+    known_[1] = {};
+    for (auto place = known_.begin(); place != known_.end(); ++place)
+      for (std::uint64_t factor = 2;
+           factor <= prices.largest + std::uint64_t{1} && place->first * factor <= rank_count;
+           ++factor) {
+        Core next = place->second;
+        next.price += prices.combining.of(factor - 1);
+        ++next.rounds;
+        next.messages += factor - 1;
+        next.last_factor = static_cast<std::uint32_t>(factor);
+        Core& kept =
+            known_.try_emplace(place->first * factor, Core{.price = INT64_MAX}).first->second;
+        if (next.key() < kept.key()) kept = next;
+      }
+  }
 
-  /// The cheapest core; empty if none keeps to the limits.
-  std::optional<PerRound> find(const PerRound& at_most) {
+  /// With the fold that a product leaves; empty if none keeps to the limit.
+  std::optional<PerRound> cheapest(std::uint64_t messages_max) const {
+    Core best{.price = INT64_MAX};
+    std::uint64_t best_product = 0;
+    for (const auto& [product, core] : known_) {
+      Core all = core;
+      if (product != rank_count_) {
+        const std::uint64_t folded = (rank_count_ + product - 1) / product - 1;
+        if (folded > prices_.largest) continue;
+        all.price += prices_.combining.of(folded) + prices_.out.of(folded);
+        all.rounds += 2;
+        all.messages += folded;
+      }
+      if (all.messages > messages_max || all.key() >= best.key()) continue;
+      best = all;
+      best_product = product;
+    }
+    if (best_product == 0) return {};
+    PerRound vector;
+    for (std::uint64_t product = best_product; product > 1;) {
+      const std::uint32_t factor = known_.at(product).last_factor;
+      vector.push_back(factor - 1);
+      product /= factor;
+    }
+    std::sort(vector.begin(), vector.end(), std::greater<>());
+    return vector;
+  }
+
+ private:
+  std::uint32_t rank_count_;
+  const CorePrices& prices_;
+  std::map<std::uint64_t, Core> known_;
+};
+
+class CoreSearch {
+ public:
+  CoreSearch(std::uint32_t rank_count, const CorePrices& prices)
+      : rank_count_(rank_count), prices_(prices) {}
+
+  PerRound find(const PerRound& at_most) {
     keep(cheapest_, 1, {0, {}});
     for (const std::uint32_t bound : at_most) add_round(bound);
-    if (best_.cost == UINT64_MAX) return {};
+    // There is always one: the largest product within the bounds is over half of P, so that groups
+    // of two suffice.
+    assert(best_.price != INT64_MAX);
     return best_.core;
   }
 
  private:
   struct Core {
-    std::uint64_t cost = UINT64_MAX;  // of its rounds; of the best one with the fold
+    std::int64_t price = INT64_MAX;  // of its rounds; of the best one with the fold
     PerRound core;
   };
   using ByProductAndRounds = std::map<std::pair<std::uint64_t, std::size_t>, Core>;
@@ -46,8 +108,8 @@ class CoreSearch {
       const std::uint64_t product = key.first;
       const std::uint64_t entry_max = std::min<std::uint64_t>(bound, rank_count_ / product - 1);
       for (std::uint64_t entry = 1; entry <= entry_max; ++entry) {
-        Core next{core.cost + ratio_ + entry, core.core};
-        if (next.cost > best_.cost) break;
+        Core next{core.price + prices_.combining.of(entry), core.core};
+        if (next.price > best_.price) break;
         next.core.push_back(static_cast<std::uint32_t>(entry));
         keep(grown, product * (entry + 1), std::move(next));
       }
@@ -57,29 +119,27 @@ class CoreSearch {
 
   void keep(ByProductAndRounds& cores, std::uint64_t product, Core candidate) {
     Core& kept = cores[{product, candidate.core.size()}];
-    if (candidate.cost >= kept.cost) return;
+    if (candidate.price >= kept.price) return;
     kept = candidate;
     consider(product, std::move(candidate));
   }
 
-  /// The cost of a core with the fold that its product leaves.
+  /// The price of a core with the fold that its product leaves.
   void consider(std::uint64_t product, Core candidate) {
     const std::uint64_t folded = (rank_count_ + product - 1) / product - 1;
-    if (folded > limits_.messages_max || !is_core(rank_count_, candidate.core)) return;
+    if (folded > prices_.largest || !is_core(rank_count_, candidate.core)) return;
     std::size_t rounds = candidate.core.size();
     if (product != rank_count_) {
-      candidate.cost += 2 * (ratio_ + folded);
+      candidate.price += prices_.combining.of(folded) + prices_.out.of(folded);
       rounds += 2;
     }
-    if (rounds > limits_.rounds_max) return;
-    if (std::pair(candidate.cost, rounds) >= std::pair(best_.cost, best_rounds_)) return;
+    if (std::pair(candidate.price, rounds) >= std::pair(best_.price, best_rounds_)) return;
     best_ = std::move(candidate);
     best_rounds_ = rounds;
   }
 
   std::uint32_t rank_count_;
-  std::uint64_t ratio_;
-  Limits limits_;
+  CorePrices prices_;
   ByProductAndRounds cheapest_;
   Core best_;
   std::size_t best_rounds_ = 0;
@@ -96,32 +156,23 @@ bool is_product(std::uint32_t rank_count, const PerRound& vector) {
 
 }  // namespace
 
-PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count, std::uint64_t payload_bytes,
-                                             const PerRound& at_most) {
+PerRound cheapest_core_within(std::uint32_t rank_count, const CorePrices& prices,
+                              const PerRound& at_most) {
   assert(is_executable(rank_count, at_most));
   if (rank_count == 1) return {};
   if (is_product(rank_count, at_most)) return at_most;
-  const std::uint32_t largest = *std::max_element(at_most.begin(), at_most.end());
-  // There is always one: the largest product within the bounds is over half of P, so that groups of
-  // two suffice.
-  return CoreSearch(rank_count, round_cost_in_messages(payload_bytes), {largest, SIZE_MAX})
-      .find(at_most)
-      .value();
+  CorePrices bounded = prices;
+  bounded.largest = *std::max_element(at_most.begin(), at_most.end());
+  return CoreSearch(rank_count, bounded).find(at_most);
 }
 
-PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count,
-                                             std::uint64_t payload_bytes) {
-  constexpr std::uint32_t largest = 7;
-  const std::uint64_t ratio = round_cost_in_messages(payload_bytes);
-  PerRound at_most;
-  for (std::uint32_t ranks = rank_count; ranks > 1; ranks /= 2) at_most.push_back(largest);
-  const std::size_t relaxed_rounds =
-      two_partial_rounds(rank_count, default_per_round(rank_count, payload_bytes)).size();
-  std::optional<PerRound> core =
-      CoreSearch(rank_count, ratio, {largest, relaxed_rounds}).find(at_most);
-  if (!core) core = CoreSearch(rank_count, ratio, {largest, SIZE_MAX}).find(at_most);
-  std::sort(core->begin(), core->end(), std::greater<>());
-  return *core;
+PerRound cheapest_core(std::uint32_t rank_count, const CorePrices& prices,
+                       std::uint64_t messages_max) {
+  assert(prices.largest >= 1);
+  if (rank_count == 1) return {};
+  const ByProduct cores(rank_count, prices);
+  const std::optional<PerRound> within = cores.cheapest(messages_max);
+  return within ? *within : cores.cheapest(UINT64_MAX).value();
 }
 
 }  // namespace tutti::plan

@@ -38,6 +38,7 @@
 // Parallel Computing 69).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "plan/core/per_round.hpp"
@@ -53,19 +54,33 @@ bool is_core(std::uint32_t rank_count, const PerRound& core);
 /// either side where its product is not `rank_count`.  Needs is_core(rank_count, core).
 PerRound recursive_multiplying_rounds(std::uint32_t rank_count, const PerRound& core);
 
-/// The core of entries 1 .. 7, larger ones first, that takes no more rounds than two-partial
-/// dissemination does with default_per_round(), where there is one (P = 2, 4, 6, 8, 12, 16, 24, 32,
-/// 48, 64, 96 and most other products of such factors), and among these the least sum over its
-/// rounds, those of the fold included, of round_cost_in_messages() + messages; then the fewest
-/// rounds.
-PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count, std::uint64_t payload_bytes);
+/// What rounds cost, in any unit.
+struct CorePrices {
+  struct OfRound {
+    std::int64_t fixed = 0, each = 0;
+    std::int64_t least = 0, busy = 0;  // what is waited for, if that is more than is done meanwhile
+    std::int64_t of(std::uint64_t messages) const {
+      const auto count = static_cast<std::int64_t>(messages);
+      return fixed + count * each + std::max(least, count * busy);
+    }
+  };
+  OfRound combining = {};     // of the core, and of the round before it
+  OfRound out = {};           // of the round after it, in which nothing is combined
+  std::uint32_t largest = 7;  // messages of a round at most
+};
 
-/// A core whose rounds have the entries of `at_most`, in their order, as upper bounds; a round may
-/// be left out.  A vector whose product of (entry + 1) is `rank_count` is taken as it is.  The
-/// rounds of the fold, if any, are in addition, with at most the largest entry.  Needs
+/// The core of least price over its rounds, those of the fold included; of those the one of fewest
+/// rounds, then fewest messages; larger entries first.  Only such are considered as send at most
+/// `messages_max` messages in all their rounds, if there are any.
+PerRound cheapest_core(std::uint32_t rank_count, const CorePrices& prices,
+                       std::uint64_t messages_max);
+
+/// The cheapest core whose rounds have the entries of `at_most`, in their order, as upper bounds; a
+/// round may be left out.  A vector whose product of (entry + 1) is `rank_count` is taken as it is.
+/// The rounds of the fold, if any, are in addition, with at most the largest entry.  Needs
 /// is_executable(rank_count, at_most).
-PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count, std::uint64_t payload_bytes,
-                                             const PerRound& at_most);
+PerRound cheapest_core_within(std::uint32_t rank_count, const CorePrices& prices,
+                              const PerRound& at_most);
 
 /// Allreduce plan of `self`.  Needs is_core(rank_count, core), and the same core on all ranks. Time
 /// and memory are proportional to the rank's own messages.

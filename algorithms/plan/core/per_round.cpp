@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <utility>
 
 namespace tutti::plan {
 namespace {
@@ -132,28 +131,6 @@ PerRound nearest_covering(std::uint32_t rank_count, std::uint32_t largest) {
       first = middle + 1;
   }
   return NearestProduct(rank_count, rounds).find(first, largest);
-}
-
-std::uint64_t round_cost_in_messages(std::uint64_t payload_bytes) {
-  if (payload_bytes <= 256) return 4;
-  if (payload_bytes <= 4096) return 2;
-  return 1;
-}
-
-PerRound default_per_round(std::uint32_t rank_count, std::uint64_t payload_bytes) {
-  const std::uint64_t ratio = round_cost_in_messages(payload_bytes);
-  PerRound best;
-  std::uint64_t best_cost = UINT64_MAX;
-  for (std::uint32_t messages = 1; messages <= 7; ++messages) {
-    PerRound candidate = uniform(rank_count, messages);
-    std::uint64_t cost = 0;
-    for (const Round& round : two_partial_rounds(rank_count, candidate))
-      cost += ratio + round.messages;
-    if (cost >= best_cost) continue;
-    best_cost = cost;
-    best = std::move(candidate);
-  }
-  return best;
 }
 
 }  // namespace tutti::plan

@@ -44,13 +44,4 @@ PerRound uniform(std::uint32_t rank_count, std::uint32_t messages);
 /// rank.
 PerRound nearest_covering(std::uint32_t rank_count, std::uint32_t largest);
 
-/// The cost of a round over the cost of one more message in it: 4 up to 256 bytes, 2 up to 4 KiB, 1
-/// above.  A rule of thumb (LogGP with FDR-like parameters), no more.
-std::uint64_t round_cost_in_messages(std::uint64_t payload_bytes);
-
-/// The rule used until the tuner has measured the fabric: of the uniform vectors with n = 1 .. 7
-/// the one with the least sum over its executed rounds of (ratio + messages), the smaller n if
-/// equal, with the `ratio` of round_cost_in_messages().
-PerRound default_per_round(std::uint32_t rank_count, std::uint64_t payload_bytes);
-
 }  // namespace tutti::plan

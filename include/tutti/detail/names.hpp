@@ -55,6 +55,10 @@ constexpr const char* name_of(WaitPolicy policy) noexcept {
   return detail::name_in<WaitPolicy::block>({"automatic", "spin", "yield", "block"}, policy);
 }
 
+constexpr const char* name_of(TuningMode mode) noexcept {
+  return detail::name_in<TuningMode::off>({"file", "model", "first_call", "off"}, mode);
+}
+
 constexpr const char* name_of(SharedNotifications how) noexcept {
   return detail::name_in<SharedNotifications::republished>({"automatic", "words", "republished"},
                                                            how);

@@ -154,5 +154,22 @@ TEST(Options, help_is_no_error) {
   EXPECT_NE(parse({"--help"}).help.find("--bytes"), std::string::npos);
 }
 
+TEST(Options, untuned_and_tuned_are_ways) {
+  const Options options = parse({"barrier", "--tuning", "off,t.json,default"});
+  ASSERT_EQ(options.ways.size(), 3u);
+  EXPECT_EQ(options.ways[0].tuning, TuningMode::off);
+  EXPECT_EQ(options.ways[1].tuning, TuningMode::file);
+  EXPECT_EQ(options.ways[1].tuning_file, "t.json");
+  EXPECT_EQ(options.ways[2].tuning, std::nullopt);
+  EXPECT_EQ(parse({"barrier", "--tuning", "off", "--single-copy", "4K"}).ways[0].single_copy_bytes,
+            4096u);
+  expect_refused({"barrier", "--tuning", "off,off"},
+                 {"--tuning=\"off,off\"", "off is there twice"});
+  expect_refused({"barrier", "--tuning", "off,"}, {"--tuning=\"off,\"", "tuning file"});
+  expect_refused({"barrier", "--tuning", "off", "--single-copy", "4K,8K"},
+                 {"--tuning=\"off\"", "--single-copy", "leave one"});
+  expect_refused({"barrier", "--tuning", "off,t.json", "--format", "json"}, {"--format", "table"});
+}
+
 }  // namespace
 }  // namespace tutti::bench

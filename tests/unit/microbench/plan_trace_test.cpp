@@ -213,7 +213,8 @@ TEST(PlanTrace, ranks_of_a_node_read_what_one_of_them_has_written_into_their_tar
           .element_count = elements,
           .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64),
           .shares_target = true};
-      const tune::Choice choice = tune::choose(request, {.rank_count = 6, .node_of = nodes});
+      const tune::Choice choice =
+          tune::choose(request, {.rank_count = 6, .node_of = nodes}, tune::Knowledge());
       const auto trace = PlanTrace::of(
           6, [&](Rank self) { return choice.plan(self); }, nodes);
       ASSERT_TRUE(trace);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <tutti/tutti.hpp>
 
+#include "runtime/tuning_table.hpp"
+
 namespace tutti {
 namespace {
 
@@ -62,6 +64,9 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_DOMAINS_ABOVE", "5");
   set("TUTTI_CONNECTIONS_MAX", "40");
   set("TUTTI_RANKS_PER_DOMAIN", "4,2");
+  set("TUTTI_TUNING", "first_call");
+  set("TUTTI_TUNING_FILE", "/tmp/a.json");
+  set("TUTTI_TUNING_BITS", "keep");
   const runtime::ContextSettings options = runtime::context_settings({});
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
@@ -80,11 +85,44 @@ TEST_F(Settings, values_are_read) {
   EXPECT_EQ(options.domains_above, 5u);
   EXPECT_EQ(options.connections_max, 40u);
   EXPECT_EQ(options.ranks_per_domain, (std::vector<std::uint32_t>{4, 2}));
+  EXPECT_EQ(options.tuning, TuningMode::first_call);
+  EXPECT_EQ(options.tuning_file, "/tmp/a.json");
+  EXPECT_TRUE(options.tuning_keeps_bits);
+  EXPECT_EQ(runtime::context_settings({.tuning_file = "b", .tuning = TuningMode::off}).tuning_file,
+            "b");
   EXPECT_EQ(runtime::context_settings({.connect = ConnectBy::exchange}).connect,
             ConnectBy::exchange);
   ContextOptions given;
   given.shared_notifications = SharedNotifications::words;
   EXPECT_EQ(runtime::context_settings(given).shared_notifications, SharedNotifications::words);
+}
+
+TEST_F(Settings, tuning_is_one_of_a_few_words) {
+  EXPECT_EQ(runtime::context_settings({}).tuning, TuningMode::file);
+  EXPECT_EQ(runtime::context_settings({}).tuning_file, "");
+  EXPECT_FALSE(runtime::context_settings({}).tuning_keeps_bits);
+  EXPECT_EQ(runtime::context_settings({.tuning = TuningMode::model}).tuning, TuningMode::model);
+  expect_refused("TUTTI_TUNING", "on", "expected file, model, first_call or off");
+  expect_refused("TUTTI_TUNING", "", "expected file, model, first_call or off");
+  expect_refused("TUTTI_TUNING_BITS", "1", "expected free, or keep");
+}
+
+// Promise: files are looked for where the XDG Base Directory Specification says, and in /etc.
+TEST_F(Settings, tuning_files_are_looked_for_in_two_places) {
+  const char* const home = std::getenv("HOME");
+  const std::string before = home != nullptr ? home : "";
+  set("HOME", "/h");
+  set("XDG_CONFIG_HOME", "/c");
+  using Paths = std::vector<std::string>;
+  EXPECT_EQ(runtime::tuning_paths(), (Paths{"/c/tutti/tuning.json", "/etc/tutti/tuning.json"}));
+  for (const char* const none : {"", "relative"}) {
+    set("XDG_CONFIG_HOME", none);
+    EXPECT_EQ(runtime::tuning_paths(),
+              (Paths{"/h/.config/tutti/tuning.json", "/etc/tutti/tuning.json"}));
+  }
+  set("HOME", "");
+  EXPECT_EQ(runtime::tuning_paths(), (Paths{"/etc/tutti/tuning.json"}));
+  set("HOME", before.c_str());
 }
 
 TEST_F(Settings, connections_are_a_number) {

@@ -8,6 +8,9 @@
 
 namespace tutti::tune {
 
+/// By which choices are priced here.
+inline const plan::Network fdr = machine_preset("fdr").network();
+
 /// An allreduce, or what a reduce combines.
 struct Asked : CollectiveRequest {
   std::vector<Node> node_of = {}, domain_of = {};
@@ -16,7 +19,7 @@ struct Asked : CollectiveRequest {
 inline plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const Asked& asked) {
   return plan_for(
       asked, {.rank_count = rank_count, .node_of = asked.node_of, .domain_of = asked.domain_of},
-      self);
+      self, fdr);
 }
 
 struct BarrierAsked {
@@ -33,7 +36,8 @@ inline plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const Barrie
        .across = asked.across,
        .per_round = asked.per_round,
        .per_round_by_default = asked.per_round_by_default},
-      {.rank_count = rank_count, .node_of = asked.node_of, .domain_of = asked.domain_of}, self);
+      {.rank_count = rank_count, .node_of = asked.node_of, .domain_of = asked.domain_of}, self,
+      fdr);
 }
 
 struct BroadcastAsked {
@@ -52,7 +56,7 @@ inline plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const Broa
                    .tree = asked.tree,
                    .per_round_by_default = asked.per_round_by_default,
                    .reads_in_place = asked.reads_in_place},
-                  {.rank_count = rank_count, .node_of = asked.node_of}, self);
+                  {.rank_count = rank_count, .node_of = asked.node_of}, self, fdr);
 }
 
 /// A collective of blocks; `bytes` of the longest, or of all blocks of a reduce_scatter.
@@ -70,7 +74,7 @@ inline plan::Plan blocks_plan(Rank self, std::uint32_t rank_count, const BlocksA
                    .reduction = {.element_bytes = 1},
                    .root = asked.root,
                    .reads_in_place = asked.transport == plan::Transport::by_reference},
-                  {.rank_count = rank_count, .node_of = asked.node_of}, self);
+                  {.rank_count = rank_count, .node_of = asked.node_of}, self, fdr);
 }
 
 }  // namespace tutti::tune

@@ -38,7 +38,7 @@ plan::Plan plan_of(const Case& given, Rank self) {
   return tune::plan_for(
       request,
       {.rank_count = given.rank_count, .node_of = given.node_of, .domain_of = given.domain_of},
-      self);
+      self, tune::Knowledge());  // by the preset fdr
 }
 
 std::size_t chunk_bytes_of(const plan::Plan& plan, const Case& given) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../../plan/in_chunks.hpp"
 #include "../../plan/sizes.hpp"
+#include "plan/cost/in_chunks.hpp"
 #include "plan/cost/makespan.hpp"
 #include "row_plans.hpp"
 #include "support/process_memory.hpp"
@@ -72,8 +72,7 @@ plan::Picoseconds time_of(const Query& query, const Row& row, const Variant& var
     const std::size_t count =
         chunk_count(query.request.element_count, 8, plans[0].parts,
                     chunk_bytes_for(plans[0], query.topology.has_shared_nodes()));
-    for (plan::Plan& plan : plans)
-      plan = plan::test::in_chunks(plan, static_cast<std::uint32_t>(count));
+    for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, static_cast<std::uint32_t>(count));
   }
   const bool has_blocks = collective == Collective::allgather || collective == Collective::alltoall;
   return plan::makespan(
@@ -232,7 +231,7 @@ TEST(NodeChoices, large_payloads_leave_a_node_as_often_as_in_a_ring) {
       const CollectiveRequest request =
           request_of(Collective::allreduce, 1 << 20, node_count * ranks_per_node);
       const Topology topology = nodes_of(node_count, ranks_per_node);
-      const Choice choice = choose(request, topology);
+      const Choice choice = choose(request, topology, networks[0].network);
       const double payload = static_cast<double>(request.bytes());
       const double least = 2.0 * (node_count - 1) / node_count * payload / ranks_per_node;
       for (std::uint32_t rank = 0; rank < topology.rank_count; rank += 3) {

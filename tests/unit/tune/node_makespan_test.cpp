@@ -97,8 +97,9 @@ Sample arbitrary_sample(Random& random) {
   std::vector<CollectiveRequest> requests = requests_for(row, rank_count);
   CollectiveRequest& request = requests[random.below(static_cast<std::uint32_t>(requests.size()))];
   request.shares_target =
-      random.below(3) == 0 && why_not_shared_target({request, sample.topology}).empty();
-  const Query query{request, sample.topology};
+      random.below(3) == 0 && why_not_shared_target(request, sample.topology).empty();
+  const plan::Network fdr = machine_preset("fdr").network();
+  const Query query{request, sample.topology, fdr};
   const std::vector<Variant> variants = variants_of(row, query);
   if (variants.empty()) return sample;
   const Variant& variant = variants[random.below(static_cast<std::uint32_t>(variants.size()))];
@@ -168,7 +169,8 @@ TEST(NodeMakespan, of_a_message_inside_a_node_is_the_formula) {
   CollectiveRequest request{.collective = Collective::barrier};
   const auto time = [&](std::uint64_t bytes) {
     std::vector<plan::Plan> plans;
-    for (const Rank rank : {Rank{0}, Rank{1}}) plans.push_back(plan_for(request, topology, rank));
+    for (const Rank rank : {Rank{0}, Rank{1}})
+      plans.push_back(plan_for(request, topology, rank, network));
     return plan::makespan(plans, network, topology.node_of, {.payload_bytes = bytes});
   };
   EXPECT_EQ(time(0), 100 + 7 + 3'000);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "asked.hpp"
 #include "plan/core/verify.hpp"
 #include "row_plans.hpp"
 
@@ -149,7 +150,7 @@ void for_plans(const Row& row, F&& visit) {
         if (has_domains) topology.domain_of.push_back(Node{rank / 2});
       }
       for (const CollectiveRequest& request : requests_for(row, rank_count)) {
-        const Query query{request, topology};
+        const Query query{request, topology, fdr};
         for (const Variant& variant : variants_of(row, query)) visit(query, variant);
       }
     }

@@ -17,7 +17,9 @@ PortCard card(const char* name, LinkLayer link, GidType type, ibv_mtu mtu = IBV_
                 .is_ipv4 = 0,
                 .path_mtu = static_cast<std::uint8_t>(mtu),
                 .reserved = {},
-                .subnet = 0};
+                .subnet = 0,
+                .gigabits_per_second = 100,
+                .reserved_too = 0};
   std::strncpy(made.name, name, sizeof made.name - 1);
   return made;
 }
@@ -55,6 +57,33 @@ TEST(PortsOfRanks, names_and_path_mtus_may_differ) {
   EXPECT_EQ(incompatibility(Cards{soft("soft0:1"), soft("soft1:2")}), "");
   EXPECT_EQ(incompatibility(Cards{soft("soft0:1")}), "");
   EXPECT_EQ(incompatibility(Cards{}), "");
+}
+
+// Every rank has to find the same one.
+TEST(PortsOfRanks, the_slowest_has_the_least_rate_that_is_known) {
+  Cards cards{infiniband("a:1"), infiniband("b:1"), infiniband("c:1"), infiniband("d:1")};
+  cards[0].gigabits_per_second = 0;
+  cards[1].gigabits_per_second = 200;
+  cards[2].gigabits_per_second = 56;
+  cards[3].gigabits_per_second = 56;
+  EXPECT_EQ(&slowest_of(cards), &cards[2]);
+  for (PortCard& card : cards) card.gigabits_per_second = 0;
+  EXPECT_EQ(&slowest_of(cards), &cards[0]);
+}
+
+TEST(PortsOfRanks, slow_networks_that_are_emulated_are_ethernets) {
+  PortCard emulated = soft("soft0:1");
+  EXPECT_FALSE(is_ethernet(emulated));
+  emulated.gigabits_per_second = 40;
+  EXPECT_FALSE(is_ethernet(emulated));
+  emulated.gigabits_per_second = 25;
+  EXPECT_TRUE(is_ethernet(emulated));
+  emulated.gigabits_per_second = 0;
+  EXPECT_FALSE(is_ethernet(emulated));
+  PortCard real = infiniband("mlx5_0:1");
+  real.gigabits_per_second = 10;
+  EXPECT_FALSE(is_ethernet(real));
+  EXPECT_TRUE(is_ethernet(roce_v2("mlx5_0:1", true)));
 }
 
 TEST(PortsOfRanks, subnets_are_told_apart) {

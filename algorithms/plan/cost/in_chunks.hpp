@@ -6,7 +6,7 @@
 
 #include "plan/core/plan.hpp"
 
-namespace tutti::plan::test {
+namespace tutti::plan {
 
 /// The plan of a call whose payload goes in `count` chunks, as the engine runs it: one copy of the
 /// plan after the other, and a credit of two chunks before is one of this call.  It is no plan to
@@ -30,4 +30,4 @@ inline Plan in_chunks(const Plan& plan, std::uint32_t count) {
   return call;
 }
 
-}  // namespace tutti::plan::test
+}  // namespace tutti::plan

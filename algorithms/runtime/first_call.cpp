@@ -1,0 +1,376 @@
+#include "runtime/first_call.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plan/core/per_round.hpp"
+#include "runtime/operation.hpp"
+#include "tune/choose.hpp"
+#include "tune/names.hpp"
+#include "verbs/soft/soft_clock.hpp"
+#include "verbs/soft/virtual_time.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+namespace soft = verbs::soft;
+using plan::Picoseconds;
+
+constexpr Picoseconds picoseconds_per_ns = 1000;
+/// In real time another schedule has to be so much faster than the model's: a 32nd.
+constexpr Picoseconds margin_share = 32;
+/// How long blocks of tried operations are waited for until their peers have read them.
+constexpr Timeout reading_time = std::chrono::milliseconds(10);
+
+/// Zeros, of which only what is touched takes memory.
+class Zeros {
+ public:
+  explicit Zeros(std::size_t bytes) : memory_(std::calloc(std::max<std::size_t>(bytes, 1), 1)) {
+    if (!memory_) throw std::bad_alloc();
+  }
+  void* data() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
+};
+
+/// Everything that a choice depends on besides what a communicator has, as a key.
+std::string key_of(const tune::CollectiveRequest& asked) {
+  const Reduction& reduction = asked.reduction;
+  std::string key = tune::name_of(asked.collective);
+  for (const std::uint64_t number :
+       {std::uint64_t{asked.element_count}, std::uint64_t{reduction.element_bytes},
+        static_cast<std::uint64_t>(reduction.built_in),
+        static_cast<std::uint64_t>(reduction.element_type),
+        static_cast<std::uint64_t>(asked.agreement), std::uint64_t{index_of(asked.root)},
+        std::uint64_t{asked.participant_count}, std::uint64_t{asked.has_equal_blocks ? 1u : 0u},
+        static_cast<std::uint64_t>(asked.ring_room), std::uint64_t{asked.reads_in_place ? 1u : 0u}})
+    key += " " + std::to_string(number);
+  for (const std::size_t bytes : asked.block_bytes) key += "," + std::to_string(bytes);
+  return key;
+}
+
+bool is_timeable(const Communicator::Implementation& communicator, const OperationRequest& request,
+                 const Completed& completed) {
+  const tune::CollectiveRequest& asked = completed.asked;
+  const Reduction& reduction = asked.reduction;
+  if (asked.zero_copy || asked.shares_target) return false;  // other memory would be no substitute
+  if (asked.is_asked_for() || asked.across != Across::automatic || asked.tree != Tree::automatic ||
+      !asked.only.empty())
+    return false;
+  if (reduction.combine != nullptr && reduction.built_in == BuiltIn::none) return false;
+  if (communicator.tuning->knowledge.bits == tune::TuningBits::keep &&
+      reduction.combine != nullptr && tune::order_shows_in_bits(reduction))
+    return false;
+  // Layouts of blocks that only one rank knows could take any amount of memory.
+  const bool has_blocks = !completed.blocks.of_rank.empty();
+  if (has_blocks && !request.row.empty() && asked.collective != tune::Collective::reduce_scatter)
+    return false;
+  const std::size_t blocks = has_blocks ? completed.blocks.of_rank.size() : 1;
+  return asked.bytes() <= first_call_bytes_max / blocks;
+}
+
+/// What an operation takes of source and target.
+std::array<std::size_t, 2> extents_of(const Completed& completed) {
+  std::array<std::size_t, 2> ends = {completed.asked.bytes(), completed.asked.bytes()};
+  for (const engine::Part& part : completed.blocks.of_rank) {
+    ends[0] = std::max(ends[0], part.source.offset + part.source.bytes);
+    ends[1] = std::max(ends[1], part.target.offset + part.target.bytes);
+  }
+  return ends;
+}
+
+/// As names of choices have them (tune::Choice::name()).
+std::string vector_words(const plan::PerRound& vector) {
+  return " with " + tune::text_of(vector) + " a round";
+}
+
+/// The vector in a name, as its words: that of the schedule across nodes, if there is one.  Empty:
+/// there is none.
+std::string vector_words_in(const std::string& name) {
+  const tune::NameParts parts = tune::parts_of(name);
+  const auto vector = tune::vector_in(parts.across.empty() ? parts.own : parts.across);
+  return vector && !vector->empty() ? vector_words(*vector) : "";
+}
+
+/// The choice without first calls, other candidates of the tuner, and the first vector among them
+/// with 1 to 7 messages in each round; alike on all ranks.
+std::vector<std::string> names_to_time(const tune::CollectiveRequest& asked,
+                                       const Communicator::Implementation& communicator) {
+  const tune::Topology topology = communicator.topology();
+  const tune::Knowledge& knowledge = communicator.tuning->knowledge;
+  std::vector<std::string> names;
+  std::optional<std::string> with_vector;
+  std::uint32_t members = 0;  // whom the vector has to cover
+  for (const tune::Choice& candidate :
+       tune::candidates(asked, topology, knowledge, first_call_candidates_max)) {
+    names.push_back(candidate.name());
+    if (with_vector || vector_words_in(names.back()).empty()) continue;
+    with_vector = names.back();
+    members = candidate.row().hierarchy == tune::Hierarchy::flat ? topology.rank_count
+                                                                 : topology.node_count();
+  }
+  if (!with_vector) return names;
+  for (std::uint32_t n = 1; n <= 7; ++n) {
+    const std::string words = vector_words_in(*with_vector);
+    std::string name = *with_vector;
+    name.replace(name.find(words), words.size(), vector_words(plan::uniform(members, n)));
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    tune::CollectiveRequest request = asked;
+    request.only = name;
+    try {
+      (void)tune::choose(request, topology, knowledge);
+    } catch (const Error&) {
+      continue;  // there is no such choice, on no rank
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+bool is_virtual(const Communicator::Implementation& communicator) {
+  return communicator.context.clock.is_simulated();
+}
+
+/// What one rank has measured.
+struct Report {
+  std::array<Picoseconds, first_call_batches> times = {};  // of a call, in each batch
+  Picoseconds spent = 0;                                   // since the first call was begun
+};
+
+class FirstCalls {
+ public:
+  FirstCalls(Communicator::Implementation& communicator, const OperationRequest& request)
+      : communicator_(communicator),
+        user_(request),
+        trial_(request),
+        begin_(communicator.context.clock.now()) {
+    trial_.complete = [this](std::span<const std::uint64_t> rows) { return complete(rows); };
+  }
+  FirstCalls(const FirstCalls&) = delete;
+  FirstCalls& operator=(const FirstCalls&) = delete;
+
+  std::unique_ptr<Operation::Implementation> make() {
+    auto operation = set_up(communicator_, trial_);
+    if (!trial_.is_trial) return operation;  // it is the user's already
+    std::vector<std::string> names = names_to_time(operation->asked, communicator_);
+    const std::string first = std::exchange(names.front(), "");  // it is made already
+    std::optional<Picoseconds> first_time, best_time;
+    std::size_t best = 0, timed = 0;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (i > 0) operation = make_trial(names[i]);
+      if (!operation) continue;  // refused on all ranks: for example, it does not fit the arena
+      const std::optional<Picoseconds> time = time_of(*operation, names.size() - i);
+      give_up(std::move(operation));
+      if (!time) break;
+      ++timed;
+      if (i == 0) first_time = time;
+      const Picoseconds margin =
+          is_virtual(communicator_) || !first_time ? 0 : *first_time / margin_share;
+      if (!best_time || (*time < *best_time && *time + margin < *first_time)) {
+        best_time = time;
+        best = i;
+      }
+    }
+    wait_for_readers();
+    OperationRequest final = user_;
+    final.only = names[best];
+    final.chosen_by = words(timed, first, names[best], first_time, best_time);
+    communicator_.first_calls[key_] = {final.only, final.chosen_by};
+    return set_up(communicator_, final);
+  }
+
+ private:
+  /// Completes what the user asks for, and decides what becomes of it; alike on all ranks.
+  Completed complete(std::span<const std::uint64_t> rows) {
+    Completed completed = user_.complete ? user_.complete(rows) : Completed{user_.asked};
+    if (trial_.is_trial) return completed;  // not the first one
+    if (!is_timeable(communicator_, user_, completed)) return completed;
+    key_ = key_of(completed.asked);
+    if (const auto known = communicator_.first_calls.find(key_);
+        known != communicator_.first_calls.end()) {
+      trial_.only = known->second.choice;
+      trial_.chosen_by = known->second.words;
+      return completed;
+    }
+    const auto [source_bytes, target_bytes] = extents_of(completed);
+    source_.emplace(source_bytes);
+    const bool is_in_place = user_.source == user_.target;
+    if (!is_in_place) target_.emplace(target_bytes);
+    trial_.source = source_->data();
+    trial_.target = is_in_place ? source_->data() : target_->data();
+    trial_.is_trial = true;
+    return completed;
+  }
+
+  std::unique_ptr<Operation::Implementation> make_trial(const std::string& name) {
+    trial_.only = name;
+    try {
+      return set_up(communicator_, trial_);
+    } catch (const Error&) {
+      if (communicator_.failed()) throw;
+      return nullptr;
+    }
+  }
+
+  void call(Operation::Implementation& operation) {
+    Status status = operation.start();
+    if (status == Status::ok) status = operation.wait(communicator_.context.settings.setup_timeout);
+    if (status == Status::ok) return;
+    if (status == Status::timed_out) {
+      const std::string missing = operation.describe();
+      // What is in flight cannot be taken back.
+      communicator_.fail_all({Incident::Kind::aborted, communicator_.exchange.self()},
+                             "a first call did not end in time", &operation);
+      throw Error(ErrorCode::timed_out, "a first call (TUTTI_TUNING=first_call): " + missing);
+    }
+    throw Error(ErrorCode::peer_failed,
+                std::string("a first call (TUTTI_TUNING=first_call) has failed: ") +
+                    communicator_.failure.text);
+  }
+
+  /// What `count` calls take, each, after one that lets all ranks begin at about the same time.
+  Picoseconds batch(Operation::Implementation& operation, std::uint32_t count) {
+    if (is_virtual(communicator_)) return virtual_call(operation);
+    call(operation);
+    const Timeout begin = communicator_.context.clock.now();
+    for (std::uint32_t i = 0; i < count; ++i) call(operation);
+    return (communicator_.context.clock.now() - begin).count() * picoseconds_per_ns / count;
+  }
+
+  /// All ranks begin at one instant.
+  Picoseconds virtual_call(Operation::Implementation& operation) {
+    soft::enter_virtual_time();
+    Picoseconds taken = 0;
+    try {
+      call(operation);
+      taken = soft::VirtualTime::joined()->now();
+    } catch (...) {
+      soft::leave_virtual_time();
+      throw;
+    }
+    soft::leave_virtual_time();
+    spent_virtually_ += taken;
+    return taken;
+  }
+
+  /// The slowest rank in each respect, on all ranks.
+  Report slowest(const Report& mine) {
+    SetUpCall step{CallKind::operation, "first call"};
+    std::vector<Report> all(communicator_.exchange.rank_count());
+    communicator_.gather(step, std::as_bytes(std::span(&mine, 1)),
+                         std::as_writable_bytes(std::span(all)));
+    Report most;
+    for (const Report& one : all) {
+      for (std::size_t i = 0; i < most.times.size(); ++i)
+        most.times[i] = std::max(most.times[i], one.times[i]);
+      most.spent = std::max(most.spent, one.spent);
+    }
+    return most;
+  }
+
+  Picoseconds spent() {
+    if (is_virtual(communicator_)) return spent_virtually_;
+    return (communicator_.context.clock.now() - begin_).count() * picoseconds_per_ns;
+  }
+
+  /// The least of the batches, of the slowest rank; nothing: there is no time left.
+  std::optional<Picoseconds> time_of(Operation::Implementation& operation, std::size_t left) {
+    // Connections have to be used once before time is virtual.
+    for (int i = 0; i < 2; ++i) call(operation);
+    Report mine;
+    mine.times[0] = batch(operation, 1);
+    mine.spent = spent();
+    const Report warm = slowest(mine);
+    const Picoseconds budget =
+        Picoseconds{first_call_time_max.count()} * picoseconds_per_ns - warm.spent;
+    const Picoseconds share = budget / static_cast<Picoseconds>(left);
+    const Picoseconds one = std::max<Picoseconds>(warm.times[0], 1);
+    // Each batch has one call more.
+    const auto calls =
+        std::min<Picoseconds>(share / (one * first_call_batches) - 1, first_call_calls_per_batch);
+    if (calls < 1) return {};
+    for (Picoseconds& time : mine.times) time = batch(operation, static_cast<std::uint32_t>(calls));
+    mine.spent = spent();
+    const Report report = slowest(mine);
+    return *std::min_element(report.times.begin(), report.times.end());
+  }
+
+  void give_up(std::unique_ptr<Operation::Implementation> operation) {
+    communicator_.retire(std::move(operation));
+  }
+
+  /// All ranks have ended their calls, so that the last credits are on their way.
+  void wait_for_readers() {
+    Context::Implementation& context = communicator_.context;
+    const Deadline deadline = Deadline::after(reading_time, context.clock.now());
+    while (!communicator_.retired.empty() && !deadline.passed(context.clock.now())) {
+      context.progress();
+      communicator_.reap();
+      sched_yield();
+    }
+  }
+
+  static std::string words(std::size_t timed, const std::string& first, const std::string& best,
+                           std::optional<Picoseconds> first_time,
+                           std::optional<Picoseconds> best_time) {
+    if (!first_time || timed < 2)
+      return "first call: there was no time to compare schedules, or no other one";
+    const auto text = [](Picoseconds time) {
+      const Picoseconds ns = time / picoseconds_per_ns;
+      const std::string fraction = std::to_string(ns % 1000);
+      return std::to_string(ns / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction +
+             " us";
+    };
+    std::string line = "first call: of " + std::to_string(timed) + " schedules that were timed, ";
+    if (best.empty()) return line + "none is faster than " + first + ", " + text(*first_time);
+    return line + best + " is the fastest, " + text(*best_time) + "; " + first +
+           ", by price: " + text(*first_time);
+  }
+
+  Communicator::Implementation& communicator_;
+  const OperationRequest& user_;
+  OperationRequest trial_;
+  Timeout begin_;
+  Picoseconds spent_virtually_ = 0;
+  std::string key_;
+  std::optional<Zeros> source_, target_;
+};
+
+}  // namespace
+
+void choose_only(Communicator& communicator, std::string name) {
+  communicator.implementation().only = std::move(name);
+}
+
+bool may_be_timed(const Communicator::Implementation& communicator,
+                  const OperationRequest& request) {
+  if (communicator.tuning->mode != TuningMode::first_call || communicator.shares_cpus ||
+      communicator.exchange.rank_count() < 2 || !communicator.only.empty() || request.plan_of ||
+      !request.members.empty() || request.asked.collective == tune::Collective::allreduce_ssp)
+    return false;
+  if (!is_virtual(communicator)) return true;
+  // All ranks of the simulation have to take part.
+  const soft::VirtualTime* const time = soft::VirtualTime::joined();
+  return time != nullptr && time->rank_count() == communicator.exchange.rank_count() &&
+         !time->is_entered() && !communicator.context.settings.emulated_fabric.empty();
+}
+
+std::unique_ptr<Operation::Implementation> make_by_first_call(
+    Communicator::Implementation& communicator, const OperationRequest& request) {
+  return FirstCalls(communicator, request).make();
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,42 @@
+// Timing a few schedules of an operation before it is made, and going on with the fastest: the
+// paper's way (V. 7 values of n, 15 calls each), opted for by TUTTI_TUNING=first_call.
+//
+// It is part of making an operation, so all ranks are there.  Calls work on zeros in memory of
+// their own, and no user's function is called.  What decides are numbers that every rank has: the
+// time of the slowest rank, gathered out of band.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <tutti/communicator.hpp>
+#include <tutti/operation.hpp>
+
+#include "runtime/make_operation.hpp"
+
+namespace tutti::runtime {
+
+/// No further schedule is tried after so long, and none is called more often than there is time
+/// for.
+inline constexpr Timeout first_call_time_max = std::chrono::milliseconds(50);
+inline constexpr std::uint32_t first_call_batches = 3, first_call_calls_per_batch = 5;
+inline constexpr std::size_t first_call_candidates_max = 12;
+/// Larger payloads take so long that the model, which prices bytes well, decides.
+inline constexpr std::size_t first_call_bytes_max = std::size_t{4} << 20;
+
+/// From now on operations of the communicator go by the choice that is called so
+/// (tune::Choice::name()), until this is called with an empty name.  For tuners.  All ranks call it
+/// alike, between collective calls.  If there is no such choice for an operation, making it throws
+/// Error{unsupported} on all ranks.  `split` is not affected.
+void choose_only(Communicator& communicator, std::string name);
+
+/// Whether first calls are to be made for a request, as far as can be told before it is complete;
+/// alike on all ranks.
+bool may_be_timed(const Communicator::Implementation& communicator,
+                  const OperationRequest& request);
+
+/// Collective: makes the operation by the fastest schedule, at once if equal requests are known.
+/// Throws Error on all ranks.
+std::unique_ptr<Operation::Implementation> make_by_first_call(
+    Communicator::Implementation& communicator, const OperationRequest& request);
+
+}  // namespace tutti::runtime

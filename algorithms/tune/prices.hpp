@@ -1,0 +1,35 @@
+// What several prices are made of: rounds of messages, and a rank's share of the port of its node.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plan/cost/network.hpp"
+
+namespace tutti::tune {
+
+/// The share of a port that each of so many ranks of a node has if all send alike.  A round ends
+/// with the last message of the last rank, which leaves behind one of each of the others.
+plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks);
+
+/// A round of `messages` of so many values of `value_bytes` each.
+plan::Picoseconds round_cost(const plan::LogGP& network, std::uint32_t messages,
+                             std::uint64_t values, std::uint64_t value_bytes, bool combines = true);
+
+/// A round inside a node, where ranks store their messages themselves, and then take those of the
+/// others.
+plan::Picoseconds round_cost_in_node(const plan::Network& network, std::uint32_t messages,
+                                     std::uint64_t values, std::uint64_t value_bytes,
+                                     bool combines = true);
+
+/// A message from one rank of a node to another, until it is read.
+plan::Picoseconds hop_in_node(const plan::NodeMemory& memory, std::uint64_t bytes);
+
+/// What a port sends in the gap between messages: 680 bytes on FDR InfiniBand.
+std::uint64_t bytes_of_gap(const plan::LogGP& network);
+
+/// The size of a payload that costs are computed for.  Beyond some MiB their proportions do not
+/// change any more, and picoseconds would overflow.
+std::uint64_t priced_bytes(std::size_t payload_bytes);
+
+}  // namespace tutti::tune

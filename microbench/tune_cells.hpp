@@ -1,0 +1,43 @@
+// What tutti-tune races schedules for: a cell is a collective, a size, and what is promised of
+// bits. Cells that matter to more programs come first, so that a short budget is spent on these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tutti/types.hpp>
+#include <vector>
+
+#include "microbench/options.hpp"
+#include "tune/request.hpp"
+
+namespace tutti::bench {
+
+struct Cell {
+  Collective collective = Collective::barrier;
+  std::size_t bytes = 0;
+  Agreement agreement = Agreement::identical;
+  friend bool operator==(const Cell&, const Cell&) = default;
+};
+
+/// "allreduce 64 B relaxed".
+std::string text_of(const Cell& cell);
+
+/// Whether a collective's results differ by how operands are associated.
+constexpr bool has_agreements(Collective collective) noexcept {
+  return collective == Collective::allreduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+/// No buffer of a rank becomes larger than that.
+inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
+
+/// All cells, the most important ones first; pure.
+std::vector<Cell> cells_of(std::span<const Collective> collectives,
+                           std::span<const std::size_t> bytes, std::uint32_t rank_count);
+
+/// A collective as choices know it.
+tune::Collective tuned_as(Collective collective);
+
+}  // namespace tutti::bench

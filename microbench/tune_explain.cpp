@@ -1,0 +1,81 @@
+#include "microbench/tune_explain.hpp"
+
+#include <fmt/format.h>
+
+#include "microbench/tune_journal.hpp"
+#include "microbench/tune_report.hpp"
+#include "microbench/tune_show.hpp"
+#include "tune/choose.hpp"
+
+namespace tutti::bench {
+namespace {
+
+struct Source {
+  tune::Knowledge knowledge;
+  std::string text;  // where it is from
+};
+
+/// What programs know by a file on the machine that it was made on.
+tune::Knowledge knowledge_of(tune::Tuning tuning) {
+  const tune::Machine fallback =
+      tune::machine_of_link(tuning.made_on.link == "Ethernet", tuning.made_on.gigabits_per_second);
+  return tune::tuned(fallback, std::move(tuning), tune::TuningBits::free);
+}
+
+/// Takes --file or --fabric, else the file that programs find, and without one a preset.
+Source source_of(const TuneOptions& options) {
+  if (!options.fabric.empty())
+    return {tune::untuned(tune::machine_preset(options.fabric)), "preset " + options.fabric};
+  const bool is_there =
+      !options.is_default_file || (!options.file.empty() && text_of_file(options.file));
+  if (!is_there)
+    return {tune::untuned(tune::machine_preset("fdr")),
+            "preset fdr, as there is no tuning file " + options.file};
+  tune::Tuning tuning = read_tuning(options.file);
+  const tune::Machine fallback =
+      tune::machine_of_link(tuning.made_on.link == "Ethernet", tuning.made_on.gigabits_per_second);
+  return {tune::tuned(fallback, std::move(tuning), tune::TuningBits::free), "file " + options.file};
+}
+
+}  // namespace
+
+tune::Tuning read_tuning(const std::string& file) {
+  const std::optional<std::string> text = text_of_file(file);
+  if (!text)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: there is no such file; give a tuning file, as tutti-tune writes it",
+                    file));
+  return tune::parse_tuning(*text, file);
+}
+
+std::string explained(const TuneOptions& options) {
+  const Source source = source_of(options);
+  const PlanRequest& asked = options.explained;
+  tune::CollectiveRequest request = asked.asked;
+  request.ring_room = ring_room_of(asked);
+  std::string text = fmt::format("by {}\n", source.text) +
+                     tune::choose(request, asked.topology, source.knowledge).explanation();
+  if (text.back() != '\n') text += '\n';
+  const std::string flips = tune::what_would_flip(request, asked.topology, source.knowledge);
+  text += flips.empty() ? "What would flip it: no parameter of the network within a factor of 8.\n"
+                        : "What would flip it:\n" + flips;
+  if (text.back() != '\n') text += '\n';
+  return text;
+}
+
+std::string compared(const std::string& file, const std::string& other) {
+  const tune::Tuning left = read_tuning(file), right = read_tuning(other);
+  return show_difference({file, left}, {other, right});
+}
+
+std::string reported(const std::string& file) {
+  const tune::Tuning tuning = read_tuning(file);
+  const tune::Knowledge knowledge = knowledge_of(tuning);
+  return report_page(tuning, file,
+                     [&](const tune::CollectiveRequest& request, const tune::Topology& topology) {
+                       return tune::choose(request, topology, knowledge);
+                     });
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,223 @@
+#include "microbench/tune_journal.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <tutti/status.hpp>
+
+namespace tutti::bench {
+namespace {
+
+/// How long the ranks of a run that was killed may take to end and to give back its lock.
+constexpr auto lock_patience = std::chrono::seconds(2);
+
+[[noreturn]] void refuse_file(const std::string& name, int error, const char* advice) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {}; {}", name, std::strerror(error), advice), error);
+}
+
+constexpr const char* writable = "give a file that can be written (--out)";
+
+std::string folder_of(const std::string& file) {
+  const std::size_t slash = file.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : file.substr(0, slash);
+}
+
+void write_all(int descriptor, const std::string& text, const std::string& name) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0)
+      throw Error(ErrorCode::system, fmt::format("{}: {}", name, std::strerror(errno)), errno);
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+void sync(int descriptor, const std::string& name) {
+  // Some file systems have nothing to synchronise, and say so.
+  if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS)
+    throw Error(ErrorCode::system, fmt::format("{}: {}", name, std::strerror(errno)), errno);
+}
+
+/// A rename is on the disk when its folder is.
+void sync_folder_of(const std::string& file) {
+  const detail::Descriptor folder(
+      ::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder) sync(folder.get(), folder_of(file));
+}
+
+std::string read_all(int descriptor, const std::string& name) {
+  std::string text;
+  char part[65536];
+  for (;;) {
+    const ssize_t count = ::read(descriptor, part, sizeof part);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) refuse_file(name, errno, "give a file that can be read");
+    if (count == 0) return text;
+    text.append(part, static_cast<std::size_t>(count));
+  }
+}
+
+/// JSON has line ends between values alone.
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+void replace_file(const std::string& file, const std::string& text) {
+  const std::string other = file + ".new";
+  {
+    const detail::Descriptor descriptor(
+        ::open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!descriptor)
+      throw Error(ErrorCode::system, fmt::format("{}: {}", other, std::strerror(errno)), errno);
+    write_all(descriptor.get(), text, other);
+    sync(descriptor.get(), other);
+  }
+  if (std::rename(other.c_str(), file.c_str()) != 0)
+    throw Error(ErrorCode::system, fmt::format("{}: {}", file, std::strerror(errno)), errno);
+  sync_folder_of(file);
+}
+
+std::optional<std::string> text_of_file(const std::string& file) {
+  const detail::Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor && errno == ENOENT) return {};
+  if (!descriptor) refuse_file(file, errno, "give a file that can be read");
+  return read_all(descriptor.get(), file);
+}
+
+TuneJournal::TuneJournal(const std::string& tuning_file)
+    : file_(tuning_file), name_(tuning_file + ".journal") {
+  struct stat status;
+  if (::stat(file_.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode))
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: is no ordinary file; {}", file_, writable));
+    if (::access(file_.c_str(), W_OK) != 0) refuse_file(file_, errno, writable);
+  }
+  open_locked();
+  read();
+}
+
+TuneJournal::~TuneJournal() {
+  if (descriptor_ && !is_begun_) ::unlink(name_.c_str());
+}
+
+/// Whoever has the lock of a file that has been removed meanwhile has the lock of nothing.
+void TuneJournal::open_locked() {
+  const auto deadline = std::chrono::steady_clock::now() + lock_patience;
+  for (;;) {
+    detail::Descriptor opened(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!opened) refuse_file(name_, errno, writable);
+    if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
+      struct stat mine, there;
+      if (::fstat(opened.get(), &mine) == 0 && ::stat(name_.c_str(), &there) == 0 &&
+          mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
+        descriptor_ = std::move(opened);
+        return;
+      }
+    } else if (errno != EWOULDBLOCK && errno != EINTR) {
+      refuse_file(name_, errno, "give a file on a file system with locks (flock)");
+    }
+    if (std::chrono::steady_clock::now() > deadline)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: another tutti-tune writes it; wait until it has ended, or give "
+                              "another file (--out)",
+                              name_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+void TuneJournal::read() {
+  const std::string text = read_all(descriptor_.get(), name_);
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(text.substr(begin, end - begin));
+  if (lines.size() < 2) return;  // it was killed before its network was written down
+  try {
+    const nlohmann::ordered_json asked = nlohmann::ordered_json::parse(lines[0]);
+    for (const auto& [name, value] : asked.items())
+      asked_.emplace_back(name, value.get<std::string>());
+    tuning_ = tune::parse_tuning(lines[1], name_);
+    for (std::size_t line = 2; line < lines.size(); ++line)
+      findings_.push_back(tune::parse_finding(lines[line], name_, line + 1));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}:1: no journal of tutti-tune; remove it", name_));
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}; remove that file to begin anew", error.what()));
+  }
+  is_begun_ = true;
+  const auto whole = static_cast<off_t>(begin);
+  if (::ftruncate(descriptor_.get(), whole) != 0 ||
+      ::lseek(descriptor_.get(), whole, SEEK_SET) != whole)
+    refuse_file(name_, errno, writable);
+}
+
+void TuneJournal::require_same(const AskedFor& asked) const {
+  const auto refuse = [&](const std::string& name, const std::string& then,
+                          const std::string& now) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: a run that was interrupted had {}=\"{}\", this one has \"{}\"; "
+                            "finish it with the same, forget it with --fresh, or give another file "
+                            "(--out)",
+                            name_, name, then, now));
+  };
+  const auto value_in = [](const AskedFor& all, const std::string& name) -> std::string {
+    for (const auto& [other, value] : all)
+      if (other == name) return value;
+    return {};
+  };
+  for (const auto& [name, value] : asked)
+    if (value_in(asked_, name) != value) refuse(name, value_in(asked_, name), value);
+  for (const auto& [name, value] : asked_)
+    if (value_in(asked, name) != value) refuse(name, value, value_in(asked, name));
+}
+
+void TuneJournal::begin(const AskedFor& asked, const tune::Tuning& tuning) {
+  nlohmann::ordered_json first;
+  for (const auto& [name, value] : asked) first[name] = value;
+  if (::ftruncate(descriptor_.get(), 0) != 0 || ::lseek(descriptor_.get(), 0, SEEK_SET) != 0)
+    throw Error(ErrorCode::system, fmt::format("{}: {}", name_, std::strerror(errno)), errno);
+  findings_.clear();
+  asked_ = asked;
+  tuning_ = tuning;
+  is_begun_ = true;
+  write_line(first.dump() + '\n' + in_one_line(tune::text_of(tuning)));
+}
+
+void TuneJournal::append(const tune::Finding& finding) {
+  write_line(tune::line_of(finding));
+  findings_.push_back(finding);
+}
+
+void TuneJournal::write_line(const std::string& line) {
+  write_all(descriptor_.get(), line + '\n', name_);
+  sync(descriptor_.get(), name_);
+}
+
+void TuneJournal::finish(const tune::Tuning& tuning) {
+  replace_file(file_, tune::text_of(tuning));
+  ::unlink(name_.c_str());
+  sync_folder_of(file_);
+  descriptor_ = {};
+  is_begun_ = false;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,72 @@
+// What a run of tutti-tune has found so far, in a file beside the one that it will write: so a run
+// that is ended loses at most the finding that it was about, and a later start goes on.
+//
+//   tuning.json           the file, replaced as a whole when the run has finished
+//   tuning.json.journal   one JSON value a line:
+//                           what is asked for    {"collectives": "barrier", "seed": "1", ...}
+//                           the tuning as the run began, with the network that it has measured
+//                           a finding            each is on the disk before the next race begins
+//
+// The journal is locked as long as a run writes it.  A line that a killed process has not finished
+// does not count.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <tutti/detail/descriptor.hpp>
+#include <utility>
+#include <vector>
+
+#include "tune/tuning_file.hpp"
+
+namespace tutti::bench {
+
+/// What two runs need to have alike to share a journal: names and values.
+using AskedFor = std::vector<std::pair<std::string, std::string>>;
+
+class TuneJournal {
+ public:
+  /// Opens the journal of a tuning file, or makes it.  Throws Error{invalid_argument} if another
+  /// process writes it, if either file cannot be written, or if the journal cannot be understood.
+  explicit TuneJournal(const std::string& tuning_file);
+  TuneJournal(const TuneJournal&) = delete;
+  TuneJournal& operator=(const TuneJournal&) = delete;
+  /// Leaves no journal behind in which nothing was found.
+  ~TuneJournal();
+
+  /// Whether a run was interrupted.
+  bool is_begun() const noexcept { return is_begun_; }
+  /// The tuning as that run began.
+  const tune::Tuning& tuning() const noexcept { return tuning_; }
+  const std::vector<tune::Finding>& findings() const noexcept { return findings_; }
+  /// Throws Error{invalid_argument}, which names the difference, if that run was about something
+  /// else.
+  void require_same(const AskedFor& asked) const;
+
+  /// Begins anew: what was there is forgotten.
+  void begin(const AskedFor& asked, const tune::Tuning& tuning);
+  void append(const tune::Finding& finding);
+  /// Replaces the tuning file and removes the journal.
+  void finish(const tune::Tuning& tuning);
+
+ private:
+  void open_locked();
+  void read();
+  void write_line(const std::string& line);
+
+  std::string file_, name_;
+  detail::Descriptor descriptor_;
+  bool is_begun_ = false;
+  AskedFor asked_ = {};
+  tune::Tuning tuning_ = {};
+  std::vector<tune::Finding> findings_ = {};
+};
+
+/// Puts `text` where `file` is, as a whole or not at all.  Throws Error{system}.
+void replace_file(const std::string& file, const std::string& text);
+
+/// The text of a file; nothing if there is none.  Throws Error{invalid_argument} if it cannot be
+/// read.
+std::optional<std::string> text_of_file(const std::string& file);
+
+}  // namespace tutti::bench

@@ -1,0 +1,144 @@
+// tutti-tune: measures the network and the collectives of some ranks, and writes a tuning file.
+// This file: from the command line to an exchange (forked ranks, tcp, MPI), and what needs none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tutti/bootstrap.hpp>
+
+#include "microbench/launch.hpp"
+#include "microbench/mpi_side.hpp"
+#include "microbench/placement.hpp"
+#include "microbench/progress.hpp"
+#include "microbench/tune_explain.hpp"
+#include "microbench/tune_journal.hpp"
+#include "microbench/tune_options.hpp"
+#include "microbench/tune_session.hpp"
+#include "microbench/tune_show.hpp"
+#include "microbench/verify_choices.hpp"
+#include "runtime/settings.hpp"
+#include "verbs/soft/virtual_time.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr const char* program = "tutti-tune";
+constexpr std::uint32_t verified_ranks_max = 768;
+
+int run_rank(const TuneOptions& options, const Launch& launch) {
+  const Rank self = launch.exchange.self();
+  // Ranks that were started separately have separate terminals.
+  const bool separate = std::string_view(launch.bootstrap) == "tcp";
+  return exit_status_of(program, self, self == Rank{0} || separate, [&] {
+    if (!options.fabric.empty())
+      ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", index_of(self)).c_str(), 1);
+    return run_tune_session(options, launch);
+  });
+}
+
+int run_forked(const TuneOptions& options) {
+  std::optional<verbs::soft::VirtualTime> virtual_time;
+  if (options.virtual_time)
+    virtual_time.emplace(
+        *options.local,
+        nodes_in_virtual_time(*options.local, options.ranks_per_node, options.placement));
+  const std::vector<LocalResult> results =
+      run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
+        if (virtual_time) virtual_time->join(index_of(exchange.self()));
+        return run_rank(options, {.bootstrap = "local", .exchange = exchange});
+      });
+  return exit_status_of(program, results);
+}
+
+int run_over_tcp(const TuneOptions& options) {
+  const auto exchange = tcp_exchange(TcpOptions::from_environment());
+  return run_rank(options, {.bootstrap = "tcp", .exchange = *exchange});
+}
+
+int run_under_mpi(const TuneOptions& options) {
+  const std::unique_ptr<MpiSide> mpi = start_mpi();
+  const int status =
+      run_rank(options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
+  // After a failure the other ranks may be stuck, and MPI_Finalize would wait for them for ever.
+  if (status == exit_failure && options.mode != TuneMode::check) mpi->abort(status);
+  return status;
+}
+
+int run_ranks(const TuneOptions& options) {
+  // A bad TUTTI_* variable is found once here instead of on every rank.
+  static_cast<void>(runtime::context_settings({}));
+  if (!options.fabric.empty()) ::setenv("TUTTI_SOFT_FABRIC", options.fabric.c_str(), 1);
+  if (options.local) return run_forked(options);
+  if (std::getenv("TUTTI_RANK") != nullptr) return run_over_tcp(options);
+  return run_under_mpi(options);
+}
+
+/// Prints a text to standard output.
+int print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  print_reason(program, "standard output could not be written");
+  return exit_failure;
+}
+
+/// Judges choices over the grid, in an order that makes each part of it a sample of the whole.
+int verify(const TuneOptions& options) {
+  const std::vector<ChoiceCell> grid = grid_of_choices(verified_ranks_max);
+  const std::vector<ChoiceCell> cells = sample_of_choices(grid, grid.size(), options.seed);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  Progress progress(stderr, program);
+  const std::vector<CellResult> results =
+      verify_choices(cells, {.seed = options.seed},
+                     [&](const CellResult& result, std::size_t done, std::size_t count) {
+                       const std::chrono::duration<double> spent = Clock::now() - begin;
+                       const double left = spent.count() * static_cast<double>(count - done) /
+                                           static_cast<double>(std::max<std::size_t>(done, 1));
+                       const double allowed = (options.verify_budget - spent).count();
+                       progress.show(done, count, std::min(left, allowed), result.cell.text());
+                       return allowed > 0;
+                     });
+  progress.end();
+  return print(table_of(results) + fmt::format("{} of {} cells\n", results.size(), cells.size()));
+}
+
+/// Writes the page, and says where it is.
+int report(const TuneOptions& options) {
+  replace_file(options.other_file, reported(options.file));
+  return print(fmt::format("page: {}\n", options.other_file));
+}
+
+int run_program(std::span<const char* const> arguments) {
+  const TuneOptions options = parse_tune_options(arguments);
+  if (!options.help.empty()) return print(options.help);
+  switch (options.mode) {
+    case TuneMode::tune:
+    case TuneMode::check:
+      return run_ranks(options);
+    case TuneMode::show:
+      return print(show_tuning(read_tuning(options.file)));
+    case TuneMode::explain:
+      return print(explained(options));
+    case TuneMode::verify:
+      return verify(options);
+    case TuneMode::diff:
+      return print(compared(options.file, options.other_file));
+    case TuneMode::report:
+      return report(options);
+  }
+  return exit_failure;
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int argument_count, char** arguments) {
+  using namespace tutti::bench;
+  return exit_status_of(program, [&] {
+    return run_program({arguments, static_cast<std::size_t>(argument_count)});
+  });
+}

@@ -1,0 +1,315 @@
+#include "microbench/tune_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "microbench/command_line.hpp"
+#include "microbench/words.hpp"
+#include "runtime/settings.hpp"
+#include "verbs/soft/fabric_model.hpp"
+
+namespace tutti::bench {
+namespace {
+
+/// Collectives with blocks of different sizes choose as these do.
+constexpr Collective every_tuned[] = {
+    Collective::allreduce, Collective::barrier,  Collective::broadcast,      Collective::reduce,
+    Collective::allgather, Collective::alltoall, Collective::reduce_scatter, Collective::gather,
+    Collective::scatter,   Collective::scan,     Collective::exscan};
+
+constexpr double budget_seconds_min = 1, budget_seconds_max = 7 * 24 * 3600;
+
+/// The options as text, before they are parsed.
+struct Words {
+  std::optional<std::string> local, ranks_per_node, placement, bind;
+  std::optional<std::string> collectives, bytes, budget, seed, out, fabric;
+  std::optional<std::string> show, report, file;
+  std::vector<std::string> diff;
+  std::optional<std::string> explain, ranks, op, dtype, agreement;
+  bool verify = false, check = false;
+};
+
+void declare(CommandLine& line, Words& words, TuneOptions& options) {
+  line.add("--local", words.local,
+           "fork that many ranks on this machine; default: the ranks are those of mpirun or "
+           "TUTTI_RANK");
+  line.add("--collectives", words.collectives,
+           "which are tuned, default all: " + names_of(every_tuned));
+  line.add("--bytes", words.bytes,
+           fmt::format("contribution of each rank (of allgather, alltoall, gather and scatter: of "
+                       "each block); default {}",
+                       fmt::join(options.bytes, ",")));
+  line.add("--budget", words.budget,
+           fmt::format("seconds that it may take; default {:g}, of --verify as many as it needs",
+                       options.budget.count()));
+  line.add("--out", words.out,
+           "file to write to, and whose findings are kept until better ones are there; default: "
+           "$XDG_CONFIG_HOME/tutti/tuning.json, where every program finds it");
+  line.add_flag("--fresh", options.fresh,
+                "forget the findings of that file, and of a run that was interrupted; rules that "
+                "people wrote are kept");
+  line.add("--seed", words.seed,
+           fmt::format("seed of the order in which candidates run; default {}", options.seed));
+  line.add_flag("--network-only", options.network_only,
+                "measure the parameters of the network, and race no schedules");
+  line.add_flag("--virtual-time", options.virtual_time,
+                "in simulated time on the network of --fabric; needs --local and --fabric");
+  line.add("--fabric", words.fabric,
+           "network that the software device emulates: " + verbs::soft::fabric_preset_names() +
+               ", or a JSON file; with --explain, a preset to choose for");
+  line.add("--ranks-per-node", words.ranks_per_node,
+           "imposed node shape, e.g. 2 or 3,1,2; default: the ranks of a host are a node");
+  line.add("--placement", words.placement,
+           "how ranks are placed on imposed nodes: block, cyclic or random; default block");
+  line.add("--bind", words.bind, "auto or none: bind ranks to distinct cores; default auto");
+  line.add("--show", words.show, "print what a tuning file says, and end");
+  line.add("--explain", words.explain,
+           "print what is chosen for this collective, why, and what would flip the choice; with "
+           "--bytes, --ranks, --ranks-per-node, --op, --dtype, --agreement, and --file or "
+           "--fabric");
+  line.add("--ranks", words.ranks, "with --explain: the number of ranks");
+  line.add("--op", words.op, "with --explain: the operator, as of tutti-info plan; default sum");
+  line.add("--dtype", words.dtype, "with --explain: the element type; default double");
+  line.add("--agreement", words.agreement,
+           "with --explain: identical, reproducible or relaxed; default identical");
+  line.add("--file", words.file,
+           "with --explain, --check and --report: the tuning file; default: that of --out");
+  line.add_flag("--verify", words.verify,
+                "print how far choices are from the best ones, by the model, over a grid of "
+                "networks, shapes and sizes; takes hours");
+  line.add_flag("--check", words.check,
+                "repeat three probes in two seconds; exit status 1 if the fabric has changed by "
+                "more than noise since the file was made");
+  line.add("--diff", 2, words.diff, "print what differs between two tuning files");
+  line.add("--report", words.report, "write a page with pictures of the tuning file: FILE.html");
+}
+
+void parse_collectives(const std::string& text, TuneOptions& options) {
+  options.collectives.clear();
+  if (text == "all") {
+    options.collectives.assign(std::begin(every_tuned), std::end(every_tuned));
+    return;
+  }
+  for (const std::string& word : split(text)) {
+    const Collective one = parse_name(every_tuned, "--collectives", word);
+    if (std::find(options.collectives.begin(), options.collectives.end(), one) !=
+        options.collectives.end())
+      refuse("--collectives", text, fmt::format("each name once; {} is there twice", word));
+    options.collectives.push_back(one);
+  }
+}
+
+void parse_bytes(const std::string& text, TuneOptions& options) {
+  options.bytes.clear();
+  constexpr std::size_t bytes_max = std::size_t{1} << 30;
+  for (const std::string& word : split(text)) {
+    const std::uint64_t bytes = runtime::parse_bytes(word, "--bytes");
+    require_whole(word, bytes, ElementType::float64, 8);
+    if (bytes == 0 || bytes > bytes_max) refuse("--bytes", word, "sizes from 8 to 1G");
+    if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
+      refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
+    options.bytes.push_back(bytes);
+  }
+}
+
+std::chrono::duration<double> parse_budget(const std::string& text) {
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  const bool is_number = !text.empty() && *end == '\0' && std::isfinite(seconds);
+  if (!is_number || seconds < budget_seconds_min || seconds > budget_seconds_max)
+    refuse("--budget", text,
+           fmt::format("seconds from {:g} to {:g}, for example 60", budget_seconds_min,
+                       budget_seconds_max));
+  return std::chrono::duration<double>(seconds);
+}
+
+TuneMode mode_of(const Words& words) {
+  TuneMode mode = TuneMode::tune;
+  const char* first = nullptr;
+  const auto take = [&](bool given, TuneMode asked, const char* option) {
+    if (!given) return;
+    if (first != nullptr)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} with {}: expected one of them; leave one out", first, option));
+    first = option;
+    mode = asked;
+  };
+  take(words.show.has_value(), TuneMode::show, "--show");
+  take(words.explain.has_value(), TuneMode::explain, "--explain");
+  take(words.verify, TuneMode::verify, "--verify");
+  take(words.check, TuneMode::check, "--check");
+  take(!words.diff.empty(), TuneMode::diff, "--diff");
+  take(words.report.has_value(), TuneMode::report, "--report");
+  return mode;
+}
+
+/// Refuses options that do nothing in this mode.
+void refuse_what_does_nothing(const Words& words, const TuneOptions& options) {
+  const TuneMode mode = options.mode;
+  const bool tunes = mode == TuneMode::tune, runs = tunes || mode == TuneMode::check;
+  const bool explains = mode == TuneMode::explain;
+  const auto refuse_unless = [](bool known, const char* option, bool given, const char* with) {
+    if (given && !known)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: expected only {}; leave it out", option, with));
+  };
+  refuse_unless(runs, "--local", words.local.has_value(), "where ranks run");
+  refuse_unless(runs, "--bind", words.bind.has_value(), "where ranks run");
+  refuse_unless(runs, "--virtual-time", options.virtual_time, "where ranks run");
+  refuse_unless(runs || explains, "--fabric", words.fabric.has_value(),
+                "where ranks run, or with --explain");
+  refuse_unless(runs || explains, "--ranks-per-node", words.ranks_per_node.has_value(),
+                "where ranks run, or with --explain");
+  refuse_unless(runs || explains, "--placement", words.placement.has_value(),
+                "where ranks run, or with --explain");
+  refuse_unless(tunes, "--collectives", words.collectives.has_value(), "in a run that tunes");
+  refuse_unless(tunes || mode == TuneMode::verify, "--budget", words.budget.has_value(),
+                "in a run that tunes, or with --verify");
+  refuse_unless(tunes, "--out", words.out.has_value(), "in a run that tunes; --file is read");
+  refuse_unless(tunes, "--fresh", options.fresh, "in a run that tunes");
+  refuse_unless(tunes, "--network-only", options.network_only, "in a run that tunes");
+  refuse_unless(runs || mode == TuneMode::verify, "--seed", words.seed.has_value(),
+                "in a run that tunes, or with --check or --verify");
+  refuse_unless(tunes || explains, "--bytes", words.bytes.has_value(),
+                "in a run that tunes, or with --explain");
+  refuse_unless(explains, "--ranks", words.ranks.has_value(), "with --explain");
+  refuse_unless(explains, "--op", words.op.has_value(), "with --explain");
+  refuse_unless(explains, "--dtype", words.dtype.has_value(), "with --explain");
+  refuse_unless(explains, "--agreement", words.agreement.has_value(), "with --explain");
+  refuse_unless(explains || mode == TuneMode::check || mode == TuneMode::report, "--file",
+                words.file.has_value(), "with --explain, --check or --report");
+}
+
+void understand_fabric(const Words& words, TuneOptions& options) {
+  if (words.fabric) options.fabric = *words.fabric;
+  if (options.mode == TuneMode::explain) {
+    if (words.fabric && words.file)
+      throw Error(ErrorCode::invalid_argument,
+                  "--fabric with --file: expected one of them; leave one out");
+    return;
+  }
+  if (options.virtual_time && !options.local)
+    throw Error(ErrorCode::invalid_argument,
+                "--virtual-time: expected --local N, whose ranks share a clock; add it");
+  if (const char* given = std::getenv("TUTTI_SOFT_FABRIC"); given && options.fabric.empty())
+    options.fabric = given;
+  if (options.virtual_time && options.fabric.empty())
+    throw Error(ErrorCode::invalid_argument,
+                "--virtual-time: expected --fabric, the network to simulate: " +
+                    verbs::soft::fabric_preset_names() + ", or a JSON file; add it");
+  if (!options.fabric.empty()) (void)verbs::soft::read_fabric_model(options.fabric);
+}
+
+void understand_explained(const Words& words, TuneOptions& options) {
+  if (!words.ranks)
+    throw Error(ErrorCode::invalid_argument,
+                "--explain: expected --ranks P, the number of ranks; add it");
+  PlanWords asked;
+  asked.collective = *words.explain;
+  asked.ranks = words.ranks;
+  asked.ranks_per_node = words.ranks_per_node;
+  asked.placement = words.placement;
+  asked.op = words.op;
+  asked.agreement = words.agreement;
+  asked.bytes = words.bytes;
+  asked.dtype = words.dtype.value_or("double");
+  options.explained = understand(asked);
+}
+
+void understand_file(const Words& words, TuneOptions& options) {
+  if (words.out)
+    options.file = *words.out;
+  else if (words.show)
+    options.file = *words.show;
+  else if (words.file)
+    options.file = *words.file;
+  else if (!words.diff.empty()) {
+    options.file = words.diff[0];
+    options.other_file = words.diff[1];
+  } else {
+    options.file = default_tuning_file();
+    options.is_default_file = true;
+    if (options.file.empty() && options.mode == TuneMode::tune)
+      throw Error(ErrorCode::invalid_argument,
+                  "--out: expected a file to write to, as neither XDG_CONFIG_HOME nor HOME says "
+                  "where it is by default; add it");
+    if (options.file.empty() &&
+        (options.mode == TuneMode::check || options.mode == TuneMode::report))
+      throw Error(ErrorCode::invalid_argument,
+                  "--file: expected a tuning file, as neither XDG_CONFIG_HOME nor HOME says where "
+                  "it is by default; add it");
+  }
+  if (words.report) options.other_file = *words.report;
+  const auto refuse_empty = [&](const char* option, bool given) {
+    if (given && (options.file.empty() || (words.report && options.other_file.empty())))
+      refuse(option, "", "the name of a file");
+  };
+  refuse_empty("--out", words.out.has_value());
+  refuse_empty("--show", words.show.has_value());
+  refuse_empty("--file", words.file.has_value());
+  refuse_empty("--report", words.report.has_value());
+}
+
+void understand(const Words& words, TuneOptions& options) {
+  options.mode = mode_of(words);
+  refuse_what_does_nothing(words, options);
+  if (words.local) options.local = parse_number<std::uint32_t>("--local", *words.local, 1, 1024);
+  if (options.mode == TuneMode::explain) {
+    understand_explained(words, options);
+  } else {
+    if (words.ranks_per_node)
+      options.ranks_per_node =
+          runtime::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node");
+    if (words.placement)
+      options.placement = runtime::parse_placement(*words.placement, "--placement");
+    if (words.bytes) parse_bytes(*words.bytes, options);
+  }
+  if (words.bind) {
+    options.bind = *words.bind == "auto";
+    if (!options.bind && *words.bind != "none") refuse("--bind", *words.bind, "auto or none");
+  }
+  parse_collectives(words.collectives.value_or("all"), options);
+  if (words.budget) options.budget = options.verify_budget = parse_budget(*words.budget);
+  if (words.seed) options.seed = parse_number<std::uint64_t>("--seed", *words.seed, 0, UINT64_MAX);
+  understand_fabric(words, options);
+  understand_file(words, options);
+}
+
+}  // namespace
+
+std::span<const Collective> tuned_collectives() {
+  return every_tuned;
+}
+
+std::string default_tuning_file() {
+  const char* const configuration = std::getenv("XDG_CONFIG_HOME");
+  if (configuration != nullptr && configuration[0] == '/')
+    return std::string(configuration) + "/tutti/tuning.json";
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && home[0] != '\0') return std::string(home) + "/.config/tutti/tuning.json";
+  return {};
+}
+
+TuneOptions parse_tune_options(std::span<const char* const> arguments) {
+  TuneOptions options;
+  options.bytes = {8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
+  Words words;
+  CommandLine line(
+      "tutti-tune",
+      "Measures the network and the collectives of these ranks, and writes a tuning file, by "
+      "which\n"
+      "every later run chooses.  Run as: mpirun -n N tutti-tune ..., or tutti-tune --local N ...,\n"
+      "or as N processes with TUTTI_RANK.  A run that was interrupted goes on where it was.");
+  declare(line, words, options);
+  if (const std::optional<std::string> help = line.parse(arguments)) {
+    options.help = *help;
+    return options;
+  }
+  understand(words, options);
+  return options;
+}
+
+}  // namespace tutti::bench

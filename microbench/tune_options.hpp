@@ -1,0 +1,58 @@
+// The command line of tutti-tune as a value.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/communicator.hpp>
+#include <vector>
+
+#include "microbench/options.hpp"
+#include "microbench/plan_request.hpp"
+
+namespace tutti::bench {
+
+enum class TuneMode : std::uint8_t { tune, check, show, explain, verify, diff, report };
+
+struct TuneOptions {
+  TuneMode mode = TuneMode::tune;
+
+  // How ranks are started, as of tutti-bench.
+  std::optional<std::uint32_t> local;
+  std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
+  std::optional<tutti::Placement> placement;
+  bool bind = true;
+  bool virtual_time = false;
+  std::string fabric;  // preset or file; empty: the device as it is
+
+  // What is measured.
+  std::vector<Collective> collectives;  // in the order given, each once; no probes
+  std::vector<std::size_t> bytes;
+  std::chrono::duration<double> budget{60};
+  std::chrono::duration<double> verify_budget{30.0 * 24 * 3600};  // of --verify
+  std::uint64_t seed = 1;
+  bool network_only = false;
+  bool fresh = false;  // findings of the file and of a journal are forgotten
+
+  std::string file;  // the tuning file: of --out, --show, --file, or where it is by default
+  bool is_default_file = false;
+  std::string other_file;  // of --diff: what `file` is compared with; of --report: the page
+
+  PlanRequest explained = {};  // what --explain asks about
+
+  std::string help;  // not empty: print this and end
+};
+
+/// Throws Error{invalid_argument} in one line that names the value and what was expected.
+TuneOptions parse_tune_options(std::span<const char* const> arguments);
+
+/// $XDG_CONFIG_HOME/tutti/tuning.json, else ~/.config/tutti/tuning.json; where every program finds
+/// it.  Empty: neither variable is set.
+std::string default_tuning_file();
+
+/// The collectives that there is something to find for, the most important ones first.
+std::span<const Collective> tuned_collectives();
+
+}  // namespace tutti::bench

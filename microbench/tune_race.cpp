@@ -1,0 +1,223 @@
+#include "microbench/tune_race.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "microbench/measure.hpp"
+#include "microbench/reference.hpp"
+#include "microbench/together.hpp"
+#include "microbench/tutti_side.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/first_call.hpp"
+#include "runtime/shared_ring.hpp"
+#include "tune/race.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr std::size_t batch_calls_max = 20'000;
+constexpr std::uint32_t blocks_alone = 6;  // of a single candidate
+
+Options options_of(const Cell& cell) {
+  Options options;
+  options.agreement = cell.agreement;
+  return options;
+}
+
+plan::Picoseconds picoseconds(double nanoseconds) {
+  return static_cast<plan::Picoseconds>(std::llround(nanoseconds * 1000));
+}
+
+/// A subject that is sampled: by batches that take about as long as each other, or in virtual time.
+class Sampled {
+ public:
+  Sampled(std::unique_ptr<TuttiSubject> subject, const RaceTrack& track)
+      : track_(track), subject_(std::move(subject)) {
+    if (track.is_virtual) return;
+    for (const std::size_t calls : {std::size_t{2}, std::size_t{16}}) {
+      const double each = sample_batch(*subject_, calls, track.timer, track.exchange);
+      const double wanted = track.batch_ns / std::max(each, 1.0);
+      calls_ =
+          static_cast<std::size_t>(std::clamp(wanted, 1.0, static_cast<double>(batch_calls_max)));
+    }
+  }
+
+  plan::Picoseconds sample() {
+    if (!track_.is_virtual)
+      return picoseconds(sample_batch(*subject_, calls_, track_.timer, track_.exchange));
+    // Without faults all calls take equally long.
+    if (!known_ || track_.has_faults)
+      known_ = picoseconds(measure_virtual(*subject_, 1, track_.exchange).batches.front());
+    return *known_;
+  }
+
+ private:
+  const RaceTrack& track_;
+  std::unique_ptr<TuttiSubject> subject_;
+  std::size_t calls_ = 1;
+  std::optional<plan::Picoseconds> known_ = {};
+};
+
+/// As long as it lives, operations go by one choice.
+class Only {
+ public:
+  Only(Communicator& communicator, const std::string& choice) : communicator_(communicator) {
+    runtime::choose_only(communicator_, choice);
+  }
+  Only(const Only&) = delete;
+  Only& operator=(const Only&) = delete;
+  ~Only() { runtime::choose_only(communicator_, {}); }
+
+ private:
+  Communicator& communicator_;
+};
+
+/// Makes the operation of a cell by one choice.
+std::unique_ptr<TuttiSubject> subject_of(const Cell& cell, const std::string& choice,
+                                         Buffers& buffers, const RaceTrack& track) {
+  const Options options = options_of(cell);
+  const Only only(track.communicator, choice);
+  Operation operation =
+      cell.collective == Collective::barrier
+          ? make_barrier(track.communicator, options)
+          : make_operation(cell.collective, track.communicator, options, cell.bytes, buffers);
+  return std::make_unique<TuttiSubject>(
+      track.communicator, std::move(operation), track.meeting,
+      is_timed_from_root(cell.collective) ? std::optional(Rank{0}) : std::nullopt);
+}
+
+std::optional<shm::ReadFor> read_for(Collective collective) {
+  constexpr std::pair<Collective, shm::ReadFor> all[] = {
+      {Collective::allreduce, shm::ReadFor::allreduce},
+      {Collective::broadcast, shm::ReadFor::broadcast},
+      {Collective::reduce, shm::ReadFor::reduce},
+      {Collective::gather, shm::ReadFor::gather},
+      {Collective::scatter, shm::ReadFor::scatter},
+      {Collective::allgather, shm::ReadFor::allgather},
+      {Collective::alltoall, shm::ReadFor::alltoall}};
+  for (const auto& [one, what] : all)
+    if (one == collective) return what;
+  return {};
+}
+
+/// A choice with its price on the machine that was measured; nothing if it is made for another one,
+/// as a tree whose shape depends on the latency.
+std::optional<tune::Choice> choice_named(const std::string& name, tune::CollectiveRequest request,
+                                         const tune::Topology& topology, const RaceTrack& track) {
+  request.only = name;
+  try {
+    return tune::choose(request, topology, track.machine);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+plan::Picoseconds median_of(std::vector<plan::Picoseconds> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace
+
+tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
+  const Communicator::Implementation& ranks = track.communicator.implementation();
+  const Options options = options_of(cell);
+  tune::CollectiveRequest request{.collective = tuned_as(cell.collective),
+                                  .agreement = cell.agreement};
+  if (is_rooted(cell.collective)) request.root = Rank{0};
+  if (cell.collective == Collective::barrier) return request;
+  request.element_count = cell.bytes;
+  request.reduction = {.element_bytes = 1};
+  if (is_reduction(cell.collective)) {
+    request.reduction = reduction_for(options.op, options.dtype);
+    request.element_count = cell.bytes / request.reduction.element_bytes;
+  }
+  if (cell.collective == Collective::allreduce) request.partners_max = ranks.partners_max;
+  if (cell.collective == Collective::reduce)
+    request.participant_count = track.exchange.rank_count();
+  if (const auto what = read_for(cell.collective))
+    request.reads_in_place = ranks.takes_single_copy(*what, cell.bytes);
+  if (tune::depends_on_ring_room(request, ranks.topology(), track.machine)) {
+    const auto rooms =
+        gather(track.exchange, static_cast<char>(runtime::has_room_for_ring(ranks, request)));
+    request.ring_room = std::find(rooms.begin(), rooms.end(), char{0}) == rooms.end()
+                            ? tune::RingRoom::there
+                            : tune::RingRoom::missing;
+  }
+  return request;
+}
+
+Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track) {
+  const tune::Topology topology = track.communicator.implementation().topology();
+  Racers racers{.choices = tune::candidates(request, topology, track.machine, racers_max)};
+  racers.untuned = tune::choose(request, topology, track.untuned).name();
+  std::vector<tune::Choice>& choices = racers.choices;
+  auto untuned = std::find_if(choices.begin(), choices.end(), [&](const tune::Choice& one) {
+    return one.name() == racers.untuned;
+  });
+  if (untuned == choices.end()) {
+    std::optional<tune::Choice> other = choice_named(racers.untuned, request, topology, track);
+    if (!other) return racers;
+    if (choices.size() == racers_max) choices.pop_back();
+    choices.push_back(std::move(*other));
+    untuned = std::prev(choices.end());
+  }
+  // The first one wins unless another one is faster by more than a race can tell.
+  std::rotate(choices.begin(), untuned, std::next(untuned));
+  return racers;
+}
+
+tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request,
+                        const Racers& racers, const RaceTrack& track,
+                        const std::function<bool()>& may_go_on) {
+  const std::uint32_t rank_count = track.exchange.rank_count();
+  const Rank self = track.exchange.self();
+  const Options options = options_of(cell);
+  Buffers buffers(cell.collective == Collective::barrier
+                      ? BufferBytes{}
+                      : buffer_bytes(cell.collective, options, cell.bytes, self, rank_count));
+  std::deque<Sampled> ready;
+  for (const tune::Choice& choice : racers.choices)
+    ready.emplace_back(subject_of(cell, choice.name(), buffers, track), track);
+
+  const auto sample = [&](std::uint32_t racer) { return ready[racer].sample(); };
+  tune::RaceResult result;
+  if (ready.size() == 1) {
+    std::vector<plan::Picoseconds> times;
+    do times.push_back(sample(0));
+    while (!track.is_virtual && times.size() < blocks_alone && may_go_on());
+    result.times = {median_of(times)};
+  } else {
+    Sampled probe(std::make_unique<TuttiSubject>(track.communicator, barrier(track.communicator),
+                                                 track.meeting),
+                  track);
+    bool has_begun = false;  // one block is needed for there to be any times
+    result = tune::race(
+        static_cast<std::uint32_t>(ready.size()), sample, [&] { return probe.sample(); },
+        [&] { return std::exchange(has_begun, true) ? may_go_on() : true; }, {.seed = track.seed});
+  }
+
+  const tune::Topology topology = track.communicator.implementation().topology();
+  tune::Finding finding{.collective = request.collective,
+                        .bytes = cell.bytes,
+                        .nodes = topology.node_count(),
+                        .ranks_per_node = topology.largest_node(),
+                        .agreement = cell.agreement,
+                        .operators = tune::operator_class_of(request),
+                        .is_noisy = result.is_noisy};
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    tune::Timing timing{racers.choices[i].name(), result.times[i], racers.choices[i].cost()};
+    if (i == result.winner)
+      finding.winner = std::move(timing);
+    else
+      finding.others.push_back(std::move(timing));
+  }
+  return finding;
+}
+
+}  // namespace tutti::bench

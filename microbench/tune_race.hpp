@@ -1,0 +1,52 @@
+// The race of one cell, and who takes part in it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <tutti/communicator.hpp>
+#include <tutti/exchange.hpp>
+#include <tutti/operation.hpp>
+#include <vector>
+
+#include "microbench/timer.hpp"
+#include "microbench/tune_cells.hpp"
+#include "tune/choose.hpp"
+#include "tune/tuning.hpp"
+
+namespace tutti::bench {
+
+/// What all races of a run have in common; borrowed.
+struct RaceTrack {
+  Communicator& communicator;
+  Exchange& exchange;
+  const Timer& timer;
+  Operation& meeting;              // a barrier: before batches, and the control probe
+  const tune::Knowledge& machine;  // the network as it was measured; no findings
+  const tune::Knowledge& untuned;  // what is known without a file
+  bool is_virtual = false;
+  bool has_faults = false;    // of the simulated network: calls take different times
+  std::uint64_t seed = 1;     // of this cell
+  double batch_ns = 200'000;  // what a batch is to take: the longer, the less its ends count
+};
+
+/// What a call of a cell asks for, as the library asks for it.  Collective.
+tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
+
+inline constexpr std::size_t racers_max = 4;
+
+/// What is taken untuned, if it is possible on the machine that was measured, then the other
+/// candidates of a cell, by price: alike on all ranks.
+struct Racers {
+  std::vector<tune::Choice> choices = {};
+  std::string untuned = {};  // the name of what is taken untuned
+};
+Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track);
+
+/// Races on the real path.  Collective.  `may_go_on` returns the same on all ranks.  Throws Error,
+/// alike on all ranks, if an operation cannot be made, and RunFailed.
+tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request,
+                        const Racers& racers, const RaceTrack& track,
+                        const std::function<bool()>& may_go_on);
+
+}  // namespace tutti::bench

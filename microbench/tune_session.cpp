@@ -1,0 +1,477 @@
+#include "microbench/tune_session.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <map>
+
+#include "microbench/network_probes.hpp"
+#include "microbench/progress.hpp"
+#include "microbench/results.hpp"
+#include "microbench/together.hpp"
+#include "microbench/tune_cells.hpp"
+#include "microbench/tune_check.hpp"
+#include "microbench/tune_explain.hpp"
+#include "microbench/tune_journal.hpp"
+#include "microbench/tune_race.hpp"
+#include "microbench/tune_summary.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/tuning_table.hpp"
+#include "verbs/soft/fabric_model.hpp"
+
+namespace tutti::bench {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* program = "tutti-tune";
+/// The share of the budget for the parameters of the network, and the most that they get.
+constexpr double probes_share = 0.2;
+constexpr Seconds probes_most{10};
+/// With everything around it, --check is to take two seconds.
+constexpr Seconds check_probes{1.4};
+/// How often what was noisy is raced again.
+constexpr int noisy_tries = 3;
+/// A race takes up to so many batches; longer ones tell smaller differences.
+constexpr double samples_a_cell = 200, batch_ns_min = 1e5, batch_ns_max = 1e6;
+/// The share of the budget that is kept for ending.
+constexpr double ending_share = 0.02;
+
+/// What rank 0 knows of the time that is left, on all ranks.
+class Budget {
+ public:
+  Budget(Seconds total, Exchange& exchange) : exchange_(exchange), total_(total) {}
+
+  Seconds spent() const { return Clock::now() - begin_; }
+  Seconds left() const { return total_ * (1 - ending_share) - spent(); }
+  /// Collective.
+  bool has(Seconds wanted) const {
+    return gather(exchange_, static_cast<char>(left() > wanted)).front() != 0;
+  }
+
+ private:
+  Exchange& exchange_;
+  Clock::time_point begin_ = Clock::now();
+  Seconds total_;
+};
+
+void make_folder_of(const std::string& file) {
+  for (std::size_t slash = 1; (slash = file.find('/', slash)) != std::string::npos; ++slash)
+    ::mkdir(file.substr(0, slash).c_str(), 0777);  // what is wrong shows when the file is opened
+}
+
+ContextOptions context_options(const TuneOptions& options) {
+  ContextOptions context;
+  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
+  context.placement = options.placement;
+  context.tuning = TuningMode::off;  // of whatever file there is, nothing may enter
+  return context;
+}
+
+std::unique_ptr<Context> make_context(const TuneOptions& options, Exchange& exchange) {
+  std::unique_ptr<Context> context;
+  together(exchange, [&] { context = std::make_unique<Context>(context_options(options)); });
+  if (!options.fabric.empty() && !context->device_name().starts_with("soft"))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
+                            options.fabric, context->device_name()));
+  return context;
+}
+
+void require_ranks(const Exchange& exchange) {
+  if (exchange.rank_count() > 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              "1 rank: expected 2 or more, between which messages travel; start tutti-tune --local "
+              "2, or mpirun -n N tutti-tune");
+}
+
+class TuneRun {
+ public:
+  TuneRun(const TuneOptions& options, const Launch& launch)
+      : options_(options),
+        exchange_(launch.exchange),
+        budget_(options.budget, launch.exchange),
+        placement_(place_ranks(launch.exchange, options.bind)),
+        context_(make_context(options, launch.exchange)),
+        communicator_(*context_, launch.exchange),
+        topology_(communicator_.implementation().topology()),
+        meeting_(barrier(communicator_)),
+        made_on_(runtime::fingerprint_of(context_->implementation().fabric.port(),
+                                         context_->implementation().settings)),
+        untuned_(communicator_.implementation().tuning->knowledge),
+        progress_(is_first() ? stderr : nullptr, program) {}
+
+  int tune() {
+    begin();
+    if (!is_resumed_) measure_network();
+    share_begin();
+    race_cells();
+    finish();
+    return 0;
+  }
+
+  /// Returns 1 on rank 0 if the network is not what the file says.
+  int check() {
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      const tune::Tuning tuning = read_tuning(options_.file);
+      const tune::Applicability found = tune::applicability(tuning.made_on, made_on_);
+      if (found.applies == tune::Applies::no)
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: {}; give the file of this fabric (--file)", options_.file, found.why));
+      tuning_ = tuning;
+    });
+    const std::vector<tune::Sample> samples = probe(check_probes);
+    if (!is_first()) return 0;
+    const NetworkCheck result =
+        check_network(tuning_.machine, tune::fit(samples, untuned_.machine, options_.seed).machine);
+    std::fputs(result.text.c_str(), stdout);
+    std::fflush(stdout);
+    return result.has_changed ? 1 : 0;
+  }
+
+ private:
+  bool is_first() const { return exchange_.self() == Rank{0}; }
+
+  /// What has to be alike for two starts to be one run.
+  AskedFor asked_for() const {
+    std::vector<const char*> collectives;
+    for (const Collective one : options_.collectives) collectives.push_back(name_of(one));
+    return {{"collectives", fmt::format("{}", fmt::join(collectives, ","))},
+            {"bytes", fmt::format("{}", fmt::join(options_.bytes, ","))},
+            {"seed", fmt::format("{}", options_.seed)},
+            {"ranks", fmt::format("{}", topology_.rank_count)},
+            {"nodes", fmt::format("{}", topology_.node_count())},
+            {"device", context_->device_name()},
+            {"fabric", options_.fabric},
+            {"virtual-time", options_.virtual_time ? "yes" : "no"},
+            {"network-only", options_.network_only ? "yes" : "no"}};
+  }
+
+  /// Opens the files, and finds out what is there already.
+  void begin() {
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      if (options_.is_default_file) make_folder_of(options_.file);
+      journal_.emplace(options_.file);
+      const std::optional<std::string> text = text_of_file(options_.file);
+      if (text) begin_with(*text);
+      if (journal_->is_begun() && !options_.fresh) {
+        journal_->require_same(asked_for());
+        std::vector<tune::Rule> rules = std::move(tuning_.rules);  // may have changed meanwhile
+        tuning_ = journal_->tuning();
+        if (text) tuning_.rules = std::move(rules);
+        for (const tune::Finding& finding : journal_->findings()) take_in(found_, finding);
+        is_resumed_ = true;
+        progress_.say(fmt::format("goes on with {}.journal: {} findings are there", options_.file,
+                                  found_.size()));
+      }
+    });
+    is_resumed_ = gather(exchange_, static_cast<char>(is_resumed_)).front() != 0;
+  }
+
+  void begin_with(const std::string& text) {
+    tuning_ = tune::parse_tuning(text, options_.file);
+    if (tuning_.made_on != tune::Fingerprint{}) {  // else a file of rules alone
+      const tune::Applicability found = tune::applicability(tuning_.made_on, made_on_);
+      if (found.applies == tune::Applies::no && !options_.fresh)
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: {}; give another file (--out), or --fresh, which replaces what "
+                        "was measured",
+                        options_.file, found.why));
+      if (found.applies == tune::Applies::stale && !options_.fresh)
+        progress_.say(
+            fmt::format("{}: {}; its findings are measured anew", options_.file, found.why));
+      // What was found by another version of the registry means something else.
+      if (tuning_.made_on.registry != made_on_.registry) tuning_.findings.clear();
+    }
+    if (options_.fresh) tuning_.findings.clear();
+  }
+
+  std::vector<tune::Sample> probe(Seconds most) {
+    return probe_network(exchange_, communicator_.implementation().neighbours.nodes.node,
+                         {.device = context_->implementation().settings.device,
+                          .budget = std::chrono::duration_cast<Timeout>(most)});
+  }
+
+  /// Takes a share of the budget; in virtual time probes are exact at once.
+  void measure_network() {
+    progress_.show(0, 1, budget_.left().count(), "probes of the network");
+    const Seconds most = std::min(options_.budget * probes_share, probes_most);
+    const std::vector<tune::Sample> samples = probe(most);
+    tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      say(fit.remarks);
+      tuning_.made_on = made_on_;
+      tuning_.machine = std::move(fit.machine);
+      journal_->begin(asked_for(), tuning_);
+    });
+  }
+
+  /// What these ranks cannot measure is one remark.
+  void say(const std::vector<std::string>& remarks) {
+    constexpr std::string_view no_samples = " could not be told: there are no samples";
+    std::vector<std::string> missing;
+    for (const std::string& remark : remarks)
+      if (const std::size_t at = remark.find(no_samples); at != std::string::npos)
+        missing.push_back(remark.substr(0, at));
+      else
+        progress_.say(remark);
+    if (!missing.empty())
+      progress_.say(fmt::format("not measured with these ranks, but those of the preset {}: {}",
+                                untuned_.machine.name, fmt::join(missing, ", ")));
+  }
+
+  /// Whatever rank 0 has of the file and of the journal, on all ranks.
+  void share_begin() {
+    tuning_ = tune::parse_tuning(share(exchange_, is_first() ? tune::text_of(tuning_) : ""),
+                                 options_.file);
+    tune::Tuning found;
+    found.findings = found_;
+    found_ = tune::parse_tuning(share(exchange_, is_first() ? tune::text_of(found) : ""),
+                                options_.file + ".journal")
+                 .findings;
+  }
+
+  /// Cells that have no finding yet, in the order of their importance; then those whose finding is
+  /// noisy; then the others.
+  std::vector<Cell> cells_in_order() const {
+    std::vector<Cell> cells =
+        cells_of(options_.collectives, options_.bytes, exchange_.rank_count());
+    if (!placement_.one_machine)
+      std::erase_if(cells, [](const Cell& cell) { return is_timed_from_root(cell.collective); });
+    std::stable_sort(cells.begin(), cells.end(), [&](const Cell& left, const Cell& right) {
+      return knowledge_of(left) < knowledge_of(right);
+    });
+    return cells;
+  }
+  int knowledge_of(const Cell& cell) const {
+    for (const tune::Finding& finding : tuning_.findings)
+      if (is_about(finding, cell)) return finding.is_noisy ? 1 : 2;
+    return 0;
+  }
+  bool is_about(const tune::Finding& finding, const Cell& cell) const {
+    return finding.collective == tuned_as(cell.collective) && finding.bytes == cell.bytes &&
+           finding.agreement == cell.agreement && finding.nodes == topology_.node_count() &&
+           finding.ranks_per_node == topology_.largest_node();
+  }
+  const tune::Finding* found(const Cell& cell) const {
+    const auto one = std::find_if(found_.begin(), found_.end(), [&](const tune::Finding& finding) {
+      return is_about(finding, cell);
+    });
+    return one == found_.end() ? nullptr : &*one;
+  }
+  bool is_found(const Cell& cell) const { return found(cell) != nullptr; }
+
+  void race_cells() {
+    if (options_.network_only) return;
+    if (placement_.oversubscribed && !options_.virtual_time) {
+      remarks_.push_back(
+          "Ranks share CPUs, so that no race says which schedule is faster: the model of the "
+          "network decides alone, and there are no findings.  Start at most as many ranks as "
+          "CPUs.");
+      return;
+    }
+    const tune::Knowledge machine = tune::untuned(tuning_.machine);
+    take_into_force(machine);
+    const std::vector<Cell> cells = cells_in_order();
+    RaceTrack track{.communicator = communicator_,
+                    .exchange = exchange_,
+                    .timer = timer_,
+                    .meeting = meeting_,
+                    .machine = machine,
+                    .untuned = untuned_,
+                    .is_virtual = options_.virtual_time,
+                    .has_faults = options_.virtual_time && has_faults()};
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::size_t left = cells.size() - i;
+      progress_.show(i, cells.size(), budget_.left().count(), text_of(cells[i]));
+      if (is_found(cells[i])) {
+        note_untuned(cells[i], track);
+        continue;
+      }
+      if (!has_time()) {
+        remarks_.push_back(
+            fmt::format("The budget of {:g} s was too short for {} of {} cells; run tutti-tune "
+                        "again, or with a longer --budget: what was found is kept.",
+                        options_.budget.count(), left, cells.size()));
+        break;
+      }
+      race_in_time(cells[i], left, track, true);
+    }
+    if (!options_.virtual_time) race_again(cells, track);
+    progress_.end();
+  }
+
+  /// What was raced while the machine was noisy is raced again, as long as there is time.
+  void race_again(const std::vector<Cell>& cells, RaceTrack& track) {
+    for (int tries = 0; tries < noisy_tries; ++tries) {
+      std::vector<Cell> noisy;
+      for (const Cell& cell : cells)
+        if (is_found(cell) && found(cell)->is_noisy) noisy.push_back(cell);
+      for (std::size_t i = 0; i < noisy.size() && has_time(); ++i) {
+        progress_.show(i, noisy.size(), budget_.left().count(), text_of(noisy[i]) + " again");
+        race_in_time(noisy[i], noisy.size() - i, track, false);
+      }
+    }
+  }
+
+  /// Whether there is time for another cell.  Collective.
+  bool has_time() const { return budget_.has(1.5 * longest_); }
+
+  void race_in_time(const Cell& cell, std::size_t cells_left, RaceTrack& track, bool may_copy) {
+    track.seed = seed_of(cell);
+    const double wanted_ns = 1e9 * share_of(cells_left).count() / samples_a_cell;
+    track.batch_ns = gather(exchange_, std::clamp(wanted_ns, batch_ns_min, batch_ns_max)).front();
+    const Seconds before = budget_.spent();
+    const Seconds until = before + share_of(cells_left);
+    race(cell, track, may_copy,
+         [&] { return options_.virtual_time ? true : budget_.has(budget_left_at(until)); });
+    longest_ = std::max(longest_, budget_.spent() - before);
+  }
+
+  /// From now on operations are chosen by this: names of candidates are those of this machine.
+  void take_into_force(const tune::Knowledge& machine) {
+    auto in_force =
+        std::make_shared<runtime::TuningInForce>(*communicator_.implementation().tuning);
+    in_force->knowledge = machine;
+    communicator_.implementation().tuning = std::move(in_force);
+  }
+
+  /// What each of the cells that are left may take.
+  Seconds share_of(std::size_t cells_left) const {
+    return budget_.left() / static_cast<double>(cells_left);
+  }
+  /// What is left of the budget when so much is spent.
+  Seconds budget_left_at(Seconds spent) const { return budget_.left() + budget_.spent() - spent; }
+
+  void race(const Cell& cell, const RaceTrack& track, bool may_copy,
+            const std::function<bool()>& may_go_on) {
+    std::optional<tune::Finding> finding;
+    try {
+      const tune::CollectiveRequest request = request_of(cell, track);
+      const Racers racers = racers_of(request, track);
+      untuned_of_[text_of(cell)] = racers.untuned;
+      if (may_copy) finding = alike(cell, racers);
+      if (!finding) finding = race_cell(cell, request, racers, track, may_go_on);
+    } catch (const Error& error) {
+      // All ranks alike: an operation that cannot be made here.
+      if (communicator_.failure().status != Status::ok) throw;
+      remarks_.push_back(fmt::format("{}: {}", text_of(cell), error.what()));
+      return;
+    }
+    together(exchange_, [&] {
+      if (is_first()) journal_->append(*finding);
+    });
+    take_in(found_, std::move(*finding));
+  }
+
+  /// Notes what is taken untuned for a cell that was raced before this run was interrupted.
+  void note_untuned(const Cell& cell, const RaceTrack& track) {
+    untuned_of_[text_of(cell)] = tune::choose(request_of(cell, track), topology_, untuned_).name();
+  }
+
+  bool has_faults() const {
+    const verbs::soft::FabricModel::Faults faults =
+        verbs::soft::read_fabric_model(options_.fabric).faults;
+    return faults.delay_probability > 0 || faults.drop_probability > 0 ||
+           faults.not_ready_probability > 0 || !faults.link_down.empty();
+  }
+
+  /// A finding about the same call with another agreement, where that has the same candidates.
+  std::optional<tune::Finding> alike(const Cell& cell, const Racers& racers) const {
+    for (const tune::Finding& one : found_) {
+      Cell other = cell;
+      other.agreement = one.agreement;
+      if (!is_about(one, other) || one.others.size() + 1 != racers.choices.size()) continue;
+      const auto has_raced = [&](const tune::Choice& choice) {
+        const std::string name = choice.name();
+        return one.winner.choice == name ||
+               std::any_of(one.others.begin(), one.others.end(),
+                           [&](const tune::Timing& rival) { return rival.choice == name; });
+      };
+      if (!std::all_of(racers.choices.begin(), racers.choices.end(), has_raced)) continue;
+      tune::Finding same = one;
+      same.agreement = cell.agreement;
+      return same;
+    }
+    return {};
+  }
+
+  std::uint64_t seed_of(const Cell& cell) const {
+    std::uint64_t seed = options_.seed;
+    for (const char letter : text_of(cell))  // FNV-1a
+      seed = (seed ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+    return seed;
+  }
+
+  void finish() {
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      tune::Tuning result = tuning_;
+      for (const tune::Finding& finding : found_) take_in(result.findings, finding);
+      journal_->finish(result);
+      progress_.end();
+      std::fputs(tune_summary({.options = options_,
+                               .tuning = result,
+                               .found = found_,
+                               .untuned_of = untuned_of_,
+                               .remarks = remarks_,
+                               .device = context_->device_name(),
+                               .rank_count = exchange_.rank_count(),
+                               .node_count = communicator_.node_count(),
+                               .seconds = budget_.spent().count()})
+                     .c_str(),
+                 stdout);
+      std::fflush(stdout);
+    });
+  }
+
+  const TuneOptions& options_;
+  Exchange& exchange_;
+  Budget budget_;
+  Placement placement_;
+  Timer timer_;  // calibrated on the CPU that will be used
+  std::unique_ptr<Context> context_;
+  Communicator communicator_;
+  const tune::Topology topology_;
+  Operation meeting_;
+  tune::Fingerprint made_on_;
+  tune::Knowledge untuned_;
+  Progress progress_;
+  std::optional<TuneJournal> journal_;             // of rank 0
+  tune::Tuning tuning_;                            // as this run began
+  Seconds longest_{0};                             // that a cell has taken
+  std::vector<tune::Finding> found_;               // since then
+  std::map<std::string, std::string> untuned_of_;  // the choice without a file, by cell
+  std::vector<std::string> remarks_;
+  bool is_resumed_ = false;
+};
+
+}  // namespace
+
+void take_in(std::vector<tune::Finding>& findings, tune::Finding finding) {
+  for (tune::Finding& one : findings) {
+    if (!one.is_about_same(finding)) continue;
+    if (one.is_noisy || !finding.is_noisy) one = std::move(finding);
+    return;
+  }
+  findings.push_back(std::move(finding));
+}
+
+int run_tune_session(const TuneOptions& options, const Launch& launch) {
+  require_ranks(launch.exchange);
+  TuneRun run(options, launch);
+  return options.mode == TuneMode::check ? run.check() : run.tune();
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,436 @@
+#include "microbench/verify_choices.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "tune/plan_time.hpp"
+
+namespace tutti::bench {
+namespace {
+
+using plan::Picoseconds, plan::PerRound;
+using tune::Collective, tune::CollectiveRequest, tune::Choice;
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+bool has_blocks(Collective collective) {
+  return collective == Collective::allgather || collective == Collective::alltoall ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+/// Flows have no plan whose events could be followed.
+bool has_time(const Choice& choice) {
+  return !choice.row().is_flow && choice.row().name != std::string("single_copy");
+}
+
+const Choice& innermost(const Choice& choice) {
+  return choice.variant().across ? innermost(*choice.variant().across) : choice;
+}
+
+std::optional<Choice> named(const ChoiceCell& cell, const std::string& name,
+                            const plan::Network& network) {
+  CollectiveRequest request = cell.request();
+  request.only = name;
+  try {
+    return choose(request, cell.topology(), network);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// The name of a choice with another vector in its innermost schedule.
+std::string with_vector(const Choice& choice, const PerRound& vector) {
+  const PerRound& own = innermost(choice).variant().per_round;
+  std::string name = choice.name();
+  const std::string from = " with " + tune::text_of(own) + " a round";
+  if (const std::size_t at = name.rfind(from); at != std::string::npos)
+    name.replace(at, from.size(), " with " + tune::text_of(vector) + " a round");
+  return name;
+}
+
+bool has_vector(const Choice& choice) {
+  const Choice& across = innermost(choice);
+  return !across.variant().per_round.empty() && across.variant().turns == 0;
+}
+
+/// How many ranks the innermost schedule has.
+std::uint32_t ranks_of(const Choice& choice) {
+  return innermost(choice).plan(Rank{0}).rank_count;
+}
+
+/// Every executed sequence of rounds with entries up to 15.
+void add_vectors(std::uint32_t ranks, PerRound& later, std::vector<PerRound>& vectors) {
+  constexpr std::uint32_t largest = 15;
+  if (ranks == 1) {
+    vectors.emplace_back(later.rbegin(), later.rend());
+    return;
+  }
+  std::uint32_t last = 0;
+  for (std::uint32_t entry = 1; entry <= std::min(largest, ranks - 1); ++entry) {
+    const std::uint32_t left = (ranks + entry) / (entry + 1);
+    if (left == last) continue;  // fewer messages do as well
+    last = left;
+    later.push_back(entry);
+    add_vectors(left, later, vectors);
+    later.pop_back();
+  }
+}
+
+/// Every core of entries up to 15, larger ones first.
+void add_cores(std::uint32_t ranks, std::uint64_t product, PerRound& core,
+               std::vector<PerRound>& cores) {
+  constexpr std::uint32_t largest = 15;
+  if (!core.empty()) cores.push_back(core);
+  const std::uint32_t most = core.empty() ? largest : core.back();
+  for (std::uint32_t entry = 1; entry <= most && product * (entry + 1) <= ranks; ++entry) {
+    core.push_back(entry);
+    add_cores(ranks, product * (entry + 1), core, cores);
+    core.pop_back();
+  }
+}
+
+// What was chosen before machines were known: uniform n = 1 .. 7, a round costing as much as so
+// many further messages, with the prices of FDR.
+
+std::uint64_t round_in_messages(std::uint64_t bytes) {
+  if (bytes <= 256) return 4;
+  return bytes <= 4096 ? 2 : 1;
+}
+PerRound rule_vector(std::uint32_t ranks, std::uint64_t bytes) {
+  PerRound best;
+  std::uint64_t least = UINT64_MAX;
+  for (std::uint32_t n = 1; n <= 7; ++n) {
+    PerRound vector = plan::uniform(ranks, n);
+    std::uint64_t cost = 0;
+    for (const plan::Round& round : plan::two_partial_rounds(ranks, vector))
+      cost += round_in_messages(bytes) + round.messages;
+    if (cost >= least) continue;
+    least = cost;
+    best = std::move(vector);
+  }
+  return best;
+}
+PerRound rule_core(std::uint32_t ranks, std::uint64_t bytes) {
+  const plan::CorePrices::OfRound price{
+      .fixed = static_cast<std::int64_t>(round_in_messages(bytes)), .each = 1};
+  return plan::cheapest_core(ranks, {.combining = price, .out = price, .largest = 7}, UINT64_MAX);
+}
+
+std::optional<Choice> by_the_rule(const ChoiceCell& cell) {
+  const plan::Network fdr = tune::machine_preset("fdr").network();
+  std::optional<Choice> best;
+  Picoseconds least = INT64_MAX;
+  const std::vector<Choice> rivals = tune::rivals(cell.request(), cell.topology(), fdr);
+  for (const Choice& rival : rivals) {
+    if (!has_time(rival)) continue;
+    std::optional<Choice> other = rival;
+    if (has_vector(rival)) {
+      const std::uint64_t bytes = cell.bytes / rival.variant().lane_count;
+      const std::uint32_t ranks = ranks_of(rival);
+      const bool is_core = innermost(rival).row().takes == tune::PerRoundIs::core;
+      const PerRound vector = is_core ? rule_core(ranks, bytes) : rule_vector(ranks, bytes);
+      if (vector.empty()) continue;
+      other = named(cell, with_vector(rival, vector), fdr);
+    }
+    if (!other) continue;
+    // One rival alone may have no price.
+    const Picoseconds price = rivals.size() == 1 ? 0 : other->cost();
+    if (price >= least) continue;
+    least = price;
+    best = std::move(other);
+  }
+  return best;
+}
+
+Picoseconds best_uniform(const ChoiceCell& cell, const plan::Network& network) {
+  const std::uint32_t ranks = cell.topology().rank_count;
+  const char* const row =
+      cell.collective == Collective::barrier ? "dissemination"
+      : cell.collective == Collective::allreduce && cell.agreement == Agreement::relaxed
+          ? "two_partial_dissemination"
+          : nullptr;
+  if (row == nullptr) return 0;
+  Picoseconds least = 0;
+  ChoiceCell flat = cell;
+  for (std::uint32_t n = 1; n <= 7; ++n) {
+    CollectiveRequest request = cell.request();
+    request.across = Across::flat;
+    request.only =
+        std::string(row) + " with " + tune::text_of(plan::uniform(ranks, n)) + " a round";
+    try {
+      const Choice choice = choose(request, cell.topology(), network);
+      const Picoseconds time = time_of(choice, flat, network);
+      if (least == 0 || time < least) least = time;
+    } catch (const Error&) {
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+CollectiveRequest ChoiceCell::request() const {
+  const std::uint32_t ranks = nodes * ranks_per_node;
+  return {.collective = collective,
+          .element_count =
+              collective == Collective::barrier
+                  ? 0
+                  : static_cast<std::size_t>(bytes / 8 / (has_blocks(collective) ? ranks : 1)),
+          .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+          .agreement = agreement,
+          .root = has_root(collective) ? Rank{0} : no_rank};
+}
+
+tune::Topology ChoiceCell::topology() const {
+  tune::Topology topology{.rank_count = nodes * ranks_per_node};
+  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+    topology.node_of.push_back(Node{rank / ranks_per_node});
+  return topology;
+}
+
+std::string ChoiceCell::text() const {
+  std::string text = preset + " " + tune::name_of(collective);
+  if (collective != Collective::barrier) text += " of " + std::to_string(bytes) + " bytes";
+  if (tune::combines(collective))
+    text += agreement == Agreement::identical      ? ", identical"
+            : agreement == Agreement::reproducible ? ", reproducible"
+                                                   : ", relaxed";
+  return text + ", " + std::to_string(nodes) + " nodes of " + std::to_string(ranks_per_node);
+}
+
+std::vector<ChoiceCell> grid_of_choices(std::uint32_t ranks_max) {
+  std::vector<std::uint32_t> node_counts;
+  for (std::uint32_t nodes = 2; nodes <= 17; ++nodes) node_counts.push_back(nodes);
+  for (const std::uint32_t nodes : {24u, 31u, 32u, 33u, 48u, 63u, 64u, 65u, 96u})
+    node_counts.push_back(nodes);
+  std::vector<ChoiceCell> grid;
+  for (const char* const preset :
+       {"qdr", "fdr", "edr", "hdr", "ndr", "roce100", "roce25", "roce10"})
+    for (const Collective collective :
+         {Collective::barrier, Collective::allreduce, Collective::broadcast, Collective::reduce,
+          Collective::reduce_scatter, Collective::allgather, Collective::alltoall,
+          Collective::gather, Collective::scatter, Collective::scan})
+      for (const std::uint32_t nodes : node_counts)
+        for (const std::uint32_t ranks_per_node : {1u, 4u, 8u})
+          for (const std::uint64_t bytes :
+               {0u, 8u, 64u, 256u, 1u << 10, 2u << 10, 4u << 10, 64u << 10, 1u << 20})
+            for (const Agreement agreement :
+                 {Agreement::identical, Agreement::reproducible, Agreement::relaxed}) {
+              const ChoiceCell cell{.preset = preset,
+                                    .collective = collective,
+                                    .nodes = nodes,
+                                    .ranks_per_node = ranks_per_node,
+                                    .bytes = bytes,
+                                    .agreement = agreement};
+              const bool has_payload = collective != Collective::barrier;
+              if (nodes * ranks_per_node > ranks_max || has_payload == (bytes == 0)) continue;
+              if (!tune::combines(collective) && agreement != Agreement::identical) continue;
+              if (has_payload && cell.request().element_count == 0) continue;
+              grid.push_back(cell);
+            }
+  return grid;
+}
+
+std::vector<ChoiceCell> sample_of_choices(const std::vector<ChoiceCell>& grid, std::size_t count,
+                                          std::uint64_t seed) {
+  // Not std::shuffle, so that a seed means the same cells with any library.
+  std::vector<ChoiceCell> cells = grid;
+  std::mt19937_64 random(seed);
+  const std::size_t wanted = std::min(count, cells.size());
+  for (std::size_t i = 0; i < wanted; ++i)
+    std::swap(cells[i], cells[i + random() % (cells.size() - i)]);
+  cells.resize(wanted);
+  return cells;
+}
+
+tune::Machine machine_off_by(const tune::Machine& machine, std::uint32_t percent,
+                             std::uint64_t seed) {
+  tune::Machine other = machine;
+  std::mt19937_64 random(seed);
+  for (tune::Figure& figure : other.figures) {
+    const std::int64_t off = figure.value * percent / 100;
+    figure.value += random() % 2 == 0 ? off : -off;
+  }
+  other[tune::Parameter::fan_max] = machine[tune::Parameter::fan_max];
+  return other;
+}
+
+Picoseconds time_of(const Choice& choice, const ChoiceCell& cell, const plan::Network& network) {
+  const CollectiveRequest request = cell.request();
+  const tune::Topology topology = cell.topology();
+  return tune::plan_time({request, topology, network},
+                         [&](Rank self) { return choice.plan(self); });
+}
+
+CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledge,
+                         const tune::Machine& truth, const VerifyOptions& options) {
+  const plan::Network network = truth.network();
+  const CollectiveRequest request = cell.request();
+  const tune::Topology topology = cell.topology();
+  CellResult result{.cell = cell};
+  const Choice choice = choose(request, topology, knowledge);
+  result.choice = result.best = choice.name();
+  result.chosen = result.least = time_of(choice, cell, network);
+  std::set<std::string> seen{result.choice};
+  const auto consider = [&](const Choice& other) {
+    if (!has_time(other) || !seen.insert(other.name()).second) return;
+    const Picoseconds time = time_of(other, cell, network);
+    if (time >= result.least) return;
+    result.least = time;
+    result.best = other.name();
+  };
+
+  // Every row and variant, and every vector of few ranks.
+  const std::vector<Choice> rivals = tune::rivals(request, topology, network);
+  const bool have_prices = rivals.size() > 1;
+  const auto followed = [&](const Choice& rival) {
+    return !have_prices || static_cast<double>(rival.cost()) <=
+                               options.followed_up_to * static_cast<double>(rivals[0].cost());
+  };
+  constexpr std::uint32_t exhaustive_ranks_max = 17;
+  std::set<std::string> families;
+  for (const Choice& rival : rivals) {
+    if (!followed(rival)) break;  // they are in the order of prices
+    consider(rival);
+    if (!has_vector(rival) || has_root(cell.collective) || has_blocks(cell.collective)) continue;
+    const std::uint32_t ranks = ranks_of(rival);
+    if (ranks > exhaustive_ranks_max) continue;
+    const bool is_flat = topology.rank_count == ranks;
+    // Where ranks share nodes, of each schedule with the vector of the best number of lanes alone.
+    if (!is_flat &&
+        !families.insert(std::string(rival.row().name) + innermost(rival).row().name).second)
+      continue;
+    std::vector<PerRound> vectors;
+    PerRound begun;
+    if (innermost(rival).row().takes == tune::PerRoundIs::core)
+      add_cores(ranks, 1, begun, vectors);
+    else
+      add_vectors(ranks, begun, vectors);
+    for (const PerRound& vector : vectors)
+      if (const auto other = named(cell, with_vector(rival, vector), network)) consider(*other);
+  }
+
+  if (const auto untuned = by_the_rule(cell); untuned && has_time(*untuned)) {
+    result.untuned = time_of(*untuned, cell, network);
+    if (result.untuned < result.least) {
+      result.least = result.untuned;
+      result.best = untuned->name();
+    }
+  }
+  result.uniform = best_uniform(cell, network);
+  if (result.uniform != 0 && result.uniform < result.least) {
+    result.least = result.uniform;
+    result.best = "a uniform vector over all ranks";
+  }
+  ChoiceCell half = cell;
+  half.bytes = cell.bytes / 2;
+  if (cell.collective != Collective::barrier && half.request().element_count > 0 &&
+      2 * half.request().element_count == request.element_count)
+    result.half = time_of(choose(half.request(), topology, knowledge), half, network);
+  return result;
+}
+
+std::vector<CellResult> verify_choices(
+    const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
+    const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress) {
+  std::vector<CellResult> results;
+  for (const ChoiceCell& cell : cells) {
+    const tune::Machine& truth = tune::machine_preset(cell.preset);
+    const tune::Machine known =
+        machine_off_by(truth, options.percent_off, options.seed + results.size());
+    results.push_back(verify_choice(cell, tune::untuned(known), truth, options));
+    if (progress && !progress(results.back(), results.size(), cells.size())) break;
+  }
+  return results;
+}
+
+namespace {
+
+double quotient(Picoseconds above, Picoseconds below) {
+  return below == 0 ? 0 : static_cast<double>(above) / static_cast<double>(below);
+}
+
+/// Whether half of the payload does not take longer, and the whole no longer than two halves.
+bool is_robust(const CellResult& result) {
+  return quotient(result.half, result.chosen) <= robust_max &&
+         quotient(result.chosen, 2 * result.half) <= robust_max;
+}
+
+std::string fixed(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+}  // namespace
+
+VerifySummary summary_of(const std::vector<CellResult>& results) {
+  VerifySummary summary{.cells = results.size()};
+  std::vector<double> regrets;
+  for (const CellResult& result : results) {
+    regrets.push_back(result.regret());
+    summary.worst = std::max(summary.worst, result.regret());
+    summary.over_untuned = std::max(summary.over_untuned, quotient(result.chosen, result.untuned));
+    summary.over_uniform = std::max(summary.over_uniform, quotient(result.chosen, result.uniform));
+    summary.not_monotone = std::max(summary.not_monotone, quotient(result.half, result.chosen));
+    summary.not_split = std::max(summary.not_split, quotient(result.chosen, 2 * result.half));
+    summary.regretful += result.regret() > regret_max ? 1 : 0;
+    summary.slower_than_untuned += quotient(result.chosen, result.untuned) > quotient_max ? 1 : 0;
+    summary.slower_than_uniform += quotient(result.chosen, result.uniform) > quotient_max ? 1 : 0;
+    summary.not_robust += is_robust(result) ? 0 : 1;
+  }
+  if (regrets.empty()) return summary;
+  const auto middle = regrets.begin() + static_cast<std::ptrdiff_t>(regrets.size() / 2);
+  std::nth_element(regrets.begin(), middle, regrets.end());
+  summary.median = *middle;
+  return summary;
+}
+
+std::string table_of(const std::vector<CellResult>& results) {
+  std::map<std::pair<std::string, std::string>, std::vector<CellResult>> groups;
+  for (const CellResult& result : results) {
+    groups[{result.cell.preset, tune::name_of(result.cell.collective)}].push_back(result);
+    groups[{"all", tune::name_of(result.cell.collective)}].push_back(result);
+  }
+  groups[{"all", "all"}] = results;
+  std::string text =
+      "| network | collective | cells | regret, median | worst | over 10 % | / rule, worst | over "
+      "1.02 | / uniform n, worst | not robust |\n|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const auto& [key, group] : groups) {
+    const VerifySummary summary = summary_of(group);
+    text += "| " + key.first + " | " + key.second + " | " + std::to_string(summary.cells) + " | " +
+            fixed(100 * summary.median, 2) + " % | " + fixed(100 * summary.worst, 1) + " % | " +
+            std::to_string(summary.regretful) + " | " + fixed(summary.over_untuned, 3) + " | " +
+            std::to_string(summary.slower_than_untuned) + " | " +
+            (summary.over_uniform == 0 ? "-" : fixed(summary.over_uniform, 3)) + " | " +
+            std::to_string(summary.not_robust) + " |\n";
+  }
+  return text;
+}
+
+std::string misses_of(const std::vector<CellResult>& results) {
+  std::string text;
+  for (const CellResult& result : results) {
+    const double untuned = quotient(result.chosen, result.untuned);
+    const double uniform = quotient(result.chosen, result.uniform);
+    const bool is_slow = untuned > quotient_max || uniform > quotient_max;
+    if (result.regret() <= regret_max && !is_slow && is_robust(result)) continue;
+    text +=
+        result.cell.text() + ": " + result.choice + ", " +
+        fixed(static_cast<double>(result.chosen) / 1e6, 2) + " us, " +
+        fixed(1 + result.regret(), 3) + " of " + result.best + ", " + fixed(untuned, 3) +
+        " of the rule" + (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n") +
+        (result.half == 0 ? "" : ", half takes " + fixed(quotient(result.half, result.chosen), 3)) +
+        "\n";
+  }
+  return text;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,421 @@
+// Promise: whatever tuning files the ranks find - different ones, none, broken ones - they all make
+// the same plan, by the table of rank 0 if they differ, or all refuse with the same words; nobody
+// waits for ever.  Done-when 6 of the tuner.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <new>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <tutti/detail/descriptor.hpp>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "runtime/settings.hpp"
+#include "runtime/tuning_table.hpp"
+#include "support/device.hpp"
+#include "tune/tuning_file.hpp"
+#include "verbs/device.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a rank has come to; in memory that all ranks share.
+struct Outcome {
+  int is_refused;
+  char text[1024];   // the refusal, or the plan
+  char table[1024];  // which table is in force
+};
+
+class Outcomes {
+ public:
+  explicit Outcomes(std::uint32_t ranks)
+      : mapping_(::mmap(nullptr, ranks * sizeof(Outcome), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                 ranks * sizeof(Outcome)),
+        all_(new (mapping_.data()) Outcome[ranks], ranks) {}
+  Outcome& operator[](std::size_t rank) const { return all_[rank]; }
+  std::span<Outcome> all() const { return all_; }
+
+ private:
+  detail::Mapping mapping_;
+  std::span<Outcome> all_;
+};
+
+void put(char (&to)[1024], const std::string& text) {
+  std::strncpy(to, text.c_str(), sizeof to - 1);
+}
+
+/// The line that begins with that word.
+std::string line_of(const std::string& text, const std::string& word) {
+  const std::size_t begin = text.find(word);
+  return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+}
+
+/// What this device is, as a file has to say.
+tune::Fingerprint fingerprint() {
+  const verbs::Port port = verbs::open_port("soft0");
+  return runtime::fingerprint_of(port, runtime::context_settings({}));
+}
+
+/// A table by which allreduces of 8 bytes go by that vector.
+tune::Tuning table_of(const tune::Fingerprint& made_on, plan::PerRound per_round) {
+  tune::Tuning tuning{.made_on = made_on, .machine = tune::machine_preset("hdr")};
+  tune::Rule rule;
+  rule.collective = tune::Collective::allreduce;
+  rule.algorithm = Algorithm::two_partial;
+  rule.per_round = std::move(per_round);
+  tuning.rules.push_back(rule);
+  return tuning;
+}
+
+/// A directory with what a rank finds; gone at the end.
+class Files {
+ public:
+  Files() {
+    std::string name = "/tmp/tutti_tuning.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) std::abort();
+    directory_ = name;
+  }
+  ~Files() {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+  }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+
+  /// The value of XDG_CONFIG_HOME for a rank.
+  std::string home(std::size_t rank) const { return directory_ + "/" + std::to_string(rank); }
+  std::string path(std::size_t rank) const { return home(rank) + "/tutti/tuning.json"; }
+  void write(std::size_t rank, const std::string& text) const {
+    std::filesystem::create_directories(home(rank) + "/tutti");
+    std::ofstream(path(rank)) << text;
+  }
+  void make_directory(std::size_t rank) const { std::filesystem::create_directories(path(rank)); }
+  void make_pipe(std::size_t rank) const {
+    std::filesystem::create_directories(home(rank) + "/tutti");
+    ASSERT_EQ(::mkfifo(path(rank).c_str(), 0600), 0);
+  }
+
+ private:
+  std::string directory_;
+};
+
+/// Makes an allreduce of one number as rank `self`, and notes how it will go, or why not.
+int run_rank(Exchange& exchange, const ContextOptions& options, Outcome& outcome) {
+  try {
+    Context context(options);
+    Communicator communicator(context, exchange);
+    const std::uint64_t mine = index_of(communicator.rank()) + 1;
+    std::uint64_t sum = 0;
+    Operation operation =
+        allreduce<std::uint64_t>(communicator, std::span(&mine, 1), std::span(&sum, 1), tutti::sum);
+    std::string plan = operation.algorithm();
+    for (const std::uint32_t n : operation.per_round()) plan += " " + std::to_string(n);
+    put(outcome.text, plan);
+    put(outcome.table, line_of(operation.explanation(), "table: "));
+    if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+    const std::uint64_t ranks = communicator.rank_count();
+    return sum == ranks * (ranks + 1) / 2 ? 0 : 3;
+  } catch (const Error& error) {
+    outcome.is_refused = 1;
+    put(outcome.text, error.what());
+    return error.code() == ErrorCode::invalid_argument ? 0 : 4;
+  }
+}
+
+ContextOptions options_for(const Exchange& exchange) {
+  ContextOptions options = test::on_test_device(exchange);
+  options.setup_timeout = 20s;
+  options.tuning = TuningMode::file;
+  return options;
+}
+
+/// All ranks have come to the same.
+void expect_one_outcome(std::span<Outcome> all, const std::string& what) {
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    EXPECT_EQ(all[rank].is_refused, all[0].is_refused) << what << ", rank " << rank;
+    EXPECT_STREQ(all[rank].text, all[0].text) << what << ", rank " << rank;
+  }
+}
+
+using Body = std::function<int(Exchange& exchange, Outcome& outcome)>;
+
+/// Runs ranks as processes, each of which searches in its own directory.
+void run(std::uint32_t ranks, const Files& files, const Outcomes& outcomes, const Body& body,
+         const std::string& what) {
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    const std::size_t self = index_of(exchange.self());
+    ::setenv("XDG_CONFIG_HOME", files.home(self).c_str(), 1);
+    return body(exchange, outcomes[self]);
+  });
+  for (std::size_t rank = 0; rank < results.size(); ++rank)
+    EXPECT_TRUE(results[rank].signal == 0 && results[rank].exit_status == 0)
+        << what << ", rank " << rank << ": exit status " << results[rank].exit_status << ", signal "
+        << results[rank].signal << ", " << outcomes[rank].text;
+  expect_one_outcome(outcomes.all(), what);
+}
+
+int as_found(Exchange& exchange, Outcome& outcome) {
+  return run_rank(exchange, options_for(exchange), outcome);
+}
+
+TEST(Tuning, the_table_that_all_ranks_find_is_in_force) {
+  const Files files;
+  const Outcomes outcomes(3);
+  const tune::Tuning table = table_of(fingerprint(), {1, 1});
+  for (std::size_t rank = 0; rank < 3; ++rank) files.write(rank, tune::text_of(table));
+  run(3, files, outcomes, as_found, "one table");
+  EXPECT_STREQ(outcomes[0].text, "two_partial_dissemination 1 1");
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    EXPECT_TRUE(std::string(outcomes[rank].table).starts_with("table: " + files.path(rank) + ":"))
+        << outcomes[rank].table;
+}
+
+TEST(Tuning, without_a_table_the_preset_of_the_link_is_in_force) {
+  const Files files;
+  const Outcomes outcomes(2);
+  run(2, files, outcomes, as_found, "no table");
+  EXPECT_NE(std::string(outcomes[0].table).find("prices are those of fdr"), std::string::npos)
+      << outcomes[0].table;
+}
+
+TEST(Tuning, tables_that_differ_give_way_to_that_of_rank_0) {
+  const Files files;
+  const Outcomes outcomes(5);
+  const tune::Fingerprint here = fingerprint();
+  files.write(0, tune::text_of(table_of(here, {1, 1, 1})));
+  files.write(1, tune::text_of(table_of(here, {4})));
+  files.write(2, tune::text_of(table_of(here, {2, 1})));
+  run(5, files, outcomes, as_found, "different tables");
+  EXPECT_STREQ(outcomes[0].text, "two_partial_dissemination 1 1 1");
+  EXPECT_NE(std::string(outcomes[4].table).find(files.path(0) + " of rank 0"), std::string::npos)
+      << outcomes[4].table;
+}
+
+TEST(Tuning, a_long_table_of_rank_0_reaches_all_ranks) {
+  const Files files;
+  const Outcomes outcomes(6);
+  tune::Tuning table = table_of(fingerprint(), {5});
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    tune::Finding finding{.collective = tune::Collective::barrier,
+                          .bytes = 0,
+                          .nodes = static_cast<std::uint32_t>(2 + i),
+                          .operators = tune::OperatorClass::none};
+    finding.winner = {
+        .choice = "dissemination with 1,1 a round", .measured = 2'000'000, .predicted = 2'000'000};
+    table.findings.push_back(finding);
+  }
+  const std::string text = tune::text_of(table);
+  ASSERT_GT(text.size(), 40'000u);  // several steps
+  files.write(0, text);
+  run(6, files, outcomes, as_found, "a long table");
+  EXPECT_STREQ(outcomes[5].text, "two_partial_dissemination 5");
+}
+
+TEST(Tuning, where_rank_0_has_no_table_none_is_in_force) {
+  const Files files;
+  const Outcomes with(3), without(3);
+  files.write(2, tune::text_of(table_of(fingerprint(), {2})));
+  run(3, files, with, as_found, "rank 2 alone");
+  const Files none;
+  run(3, none, without, as_found, "nobody");
+  EXPECT_STREQ(with[0].text, without[0].text);
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    EXPECT_TRUE(std::string(with[rank].table).starts_with("table: none: rank 0 has none"))
+        << with[rank].table;
+}
+
+TEST(Tuning, a_file_that_is_named_and_wrong_is_refused_on_all_ranks_in_the_same_words) {
+  const Files files;
+  const tune::Tuning table = table_of(fingerprint(), {2});
+  const std::string whole = tune::text_of(table);
+  files.write(1, whole.substr(0, whole.size() / 2));
+  files.make_directory(2);
+  files.make_pipe(3);
+  struct Case {
+    std::size_t rank;  // whose file it is; 0: there is none
+    const char* says;
+  };
+  for (const Case& wrong : {Case{0, "cannot be opened"}, Case{1, "tuning.json:"},
+                            Case{2, "is no regular file"}, Case{3, "is no regular file"}}) {
+    const Outcomes outcomes(4);
+    run(
+        4, files, outcomes,
+        [&](Exchange& exchange, Outcome& outcome) {
+          ContextOptions options = options_for(exchange);
+          if (exchange.self() == Rank{2}) options.tuning_file = files.path(wrong.rank);
+          return run_rank(exchange, options, outcome);
+        },
+        wrong.says);
+    EXPECT_EQ(outcomes[0].is_refused, 1);
+    const std::string text = outcomes[0].text;
+    EXPECT_TRUE(text.starts_with("rank 2: TUTTI_TUNING_FILE (or tuning_file in code): ")) << text;
+    EXPECT_NE(text.find(files.path(wrong.rank)), std::string::npos) << text;
+    EXPECT_NE(text.find(wrong.says), std::string::npos) << text;
+    EXPECT_NE(text.find("; name another file, or set TUTTI_TUNING=off"), std::string::npos) << text;
+  }
+}
+
+TEST(Tuning, files_that_are_found_and_wrong_are_left_aside) {
+  const tune::Fingerprint here = fingerprint();
+  const std::string whole = tune::text_of(table_of(here, {2}));
+  tune::Fingerprint other = here;
+  other.gigabits_per_second = 7;
+  const Files files;
+  files.write(0, whole.substr(0, whole.size() - 3));
+  files.make_directory(1);
+  files.write(2, tune::text_of(table_of(other, {2})));
+  files.make_pipe(3);
+  const Outcomes outcomes(4);
+  run(4, files, outcomes, as_found, "wrong files");
+  EXPECT_EQ(outcomes[0].is_refused, 0) << outcomes[0].text;
+  EXPECT_TRUE(std::string(outcomes[0].table).starts_with("table: none was found"))
+      << outcomes[0].table;
+  runtime::ContextSettings settings = runtime::context_settings({});
+  for (const std::size_t rank : {0u, 1u, 2u, 3u}) {
+    ::setenv("XDG_CONFIG_HOME", files.home(rank).c_str(), 1);
+    const runtime::FoundTable found = runtime::find_table(settings, here);
+    ::unsetenv("XDG_CONFIG_HOME");
+    EXPECT_FALSE(found.table || found.refusal);
+    ASSERT_GE(found.remarks.size(), 1u) << rank;
+    EXPECT_NE(found.remarks[0].find(files.path(rank)), std::string::npos) << found.remarks[0];
+  }
+}
+
+TEST(Tuning, modes_that_differ_are_refused) {
+  const Files files;
+  for (const bool bits : {false, true}) {
+    const Outcomes outcomes(3);
+    const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+      ContextOptions options = options_for(exchange);
+      if (exchange.self() == Rank{2}) {
+        options.tuning = bits ? TuningMode::file : TuningMode::off;
+        options.tuning_keeps_bits = bits;
+      }
+      return run_rank(exchange, options, outcomes[index_of(exchange.self())]);
+    });
+    for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 4);  // a mismatch
+    expect_one_outcome(outcomes.all(), "modes");
+    EXPECT_STREQ(outcomes[0].text,
+                 bits
+                     ? "ranks choose differently: TUTTI_TUNING_BITS is free on rank 0, and keep on "
+                       "rank 2: set it (or tuning_keeps_bits in code) alike everywhere"
+                     : "ranks choose differently: TUTTI_TUNING is file on rank 0, and off on rank "
+                       "2: set it (or tuning in code) alike everywhere");
+  }
+}
+
+TEST(Tuning, is_inherited_by_what_is_split_off_and_changed_by_its_modes) {
+  const Files files;
+  const tune::Tuning table = table_of(fingerprint(), {1, 1});
+  files.write(0, tune::text_of(table));  // of rank 0 of the whole, which one part does not have
+  const auto results = run_local({.rank_count = 6}, [&](Exchange& exchange) {
+    ::setenv("XDG_CONFIG_HOME", files.home(index_of(exchange.self())).c_str(), 1);
+    for (const TuningMode mode : {TuningMode::file, TuningMode::model, TuningMode::off}) {
+      ContextOptions options = options_for(exchange);
+      options.tuning = mode;
+      Context context(options);
+      Communicator whole(context, exchange);
+      std::optional<Communicator> part = whole.split(index_of(whole.rank()) % 2);
+      std::uint64_t mine = 1, sum = 0;
+      const Operation operation =
+          allreduce<std::uint64_t>(*part, std::span(&mine, 1), std::span(&sum, 1), tutti::sum);
+      const std::string text = operation.explanation();
+      // Without the rule, three ranks need one round.
+      const bool by_rule = operation.per_round() == std::vector<std::uint32_t>{1, 1};
+      const bool has_machine = text.find("machine hdr") != std::string::npos;
+      if (by_rule != (mode == TuningMode::file)) return 1;
+      if (has_machine != (mode != TuningMode::off)) return 2;
+      if ((text.find("of which the machine alone counts") != std::string::npos) !=
+          (mode == TuningMode::model))
+        return 3;
+    }
+    return 0;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+/// One run of what agreement has to stand: each rank finds, or is given, something by chance.
+void run_by_chance(std::uint64_t seed, const std::vector<std::string>& tables) {
+  std::mt19937_64 random(seed);
+  const auto one_of = [&](std::uint64_t count) { return random() % count; };
+  const auto ranks = static_cast<std::uint32_t>(2 + one_of(7));
+  const Files files;
+  std::vector<bool> is_named(ranks);
+  bool may_be_refused = false;
+  const bool is_mostly_right = one_of(2) == 0;
+  const std::string& usual = tables[one_of(tables.size())];
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    bool is_right = true;
+    switch (is_mostly_right ? one_of(3) : one_of(7)) {
+      case 0:
+        files.write(rank, tables[one_of(tables.size())]);
+        break;
+      case 1:
+      case 2:
+        files.write(rank, usual);
+        break;
+      case 3:  // half-written
+        files.write(rank, usual.substr(0, one_of(usual.size() - 2)));
+        is_right = false;
+        break;
+      case 4:
+        files.make_directory(rank);
+        is_right = false;
+        break;
+      case 5:
+        files.make_pipe(rank);
+        is_right = false;
+        break;
+      default:
+        is_right = false;  // none
+    }
+    is_named[rank] = one_of(is_right ? 3 : 6) == 0;
+    may_be_refused = may_be_refused || (is_named[rank] && !is_right);
+  }
+  const Outcomes outcomes(ranks);
+  const std::string what = "seed " + std::to_string(seed);
+  run(
+      ranks, files, outcomes,
+      [&](Exchange& exchange, Outcome& outcome) {
+        ContextOptions options = options_for(exchange);
+        const std::size_t self = index_of(exchange.self());
+        if (is_named[self]) options.tuning_file = files.path(self);
+        return run_rank(exchange, options, outcome);
+      },
+      what);
+  EXPECT_EQ(outcomes[0].is_refused != 0, may_be_refused) << what << ": " << outcomes[0].text;
+  const bool names_a_rank = std::string(outcomes[0].text).starts_with("rank ");
+  EXPECT_EQ(names_a_rank, may_be_refused) << what << ": " << outcomes[0].text;
+}
+
+// TUNING_RUNS=500 for the whole of it.
+TEST(Tuning, whatever_ranks_find_they_make_one_plan_or_refuse_alike) {
+  const tune::Fingerprint here = fingerprint();
+  tune::Fingerprint stale = here, foreign = here;
+  stale.firmware = "another";
+  foreign.device = "mlx5_7";
+  std::vector<std::string> tables;
+  for (const tune::Fingerprint& made_on : {here, here, stale, foreign})
+    for (const plan::PerRound& vector : {plan::PerRound{1, 1, 1}, {7}, {3, 1}})
+      tables.push_back(tune::text_of(table_of(made_on, vector)));
+  const char* const given = std::getenv("TUNING_RUNS");
+  const int runs = given != nullptr ? std::atoi(given) : 20;
+  for (int seed = 1; seed <= runs; ++seed) run_by_chance(static_cast<std::uint64_t>(seed), tables);
+}
+
+}  // namespace
+}  // namespace tutti

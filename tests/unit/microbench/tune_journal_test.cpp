@@ -1,0 +1,153 @@
+// Promise: whatever instant a run ends at, its journal has all findings but the one that it was
+// about; a tuning file is replaced as a whole; one run at a time writes a journal.
+#include "microbench/tune_journal.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <tutti/status.hpp>
+
+namespace tutti::bench {
+namespace {
+
+const AskedFor asked{{"collectives", "barrier"}, {"seed", "1"}};
+
+tune::Finding finding_of(std::uint64_t bytes) {
+  tune::Finding finding{.collective = tune::Collective::allreduce, .bytes = bytes, .nodes = 2};
+  finding.operators = tune::OperatorClass::rounding;
+  finding.winner = {"recursive_multiplying with core 1", 1'000'000, 900'000};
+  finding.others = {{"ring", 2'000'000, 2'100'000}};
+  return finding;
+}
+
+tune::Tuning tuning_of(const char* machine) {
+  tune::Tuning tuning;
+  tuning.made_on = {.device = "soft0", .link = "InfiniBand", .gigabits_per_second = 56};
+  tuning.machine = tune::machine_preset(machine);
+  return tuning;
+}
+
+std::string content_of(const std::string& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+class TuneJournalTest : public ::testing::Test {
+ protected:
+  TuneJournalTest() {
+    char name[] = "/tmp/tutti-journal-XXXXXX";
+    folder_ = ::mkdtemp(name);
+    file_ = folder_ + "/tuning.json";
+  }
+  ~TuneJournalTest() override {
+    for (const char* end : {"", ".journal", ".new"}) ::unlink((file_ + end).c_str());
+    ::rmdir(folder_.c_str());
+  }
+  bool exists(const std::string& name) const { return ::access(name.c_str(), F_OK) == 0; }
+  std::string refusal() const {
+    try {
+      TuneJournal journal(file_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "accepted";
+  }
+  std::string folder_, file_;
+};
+
+TEST_F(TuneJournalTest, a_run_that_ends_leaves_the_file_alone) {
+  {
+    TuneJournal journal(file_);
+    EXPECT_FALSE(journal.is_begun());
+    journal.begin(asked, tuning_of("fdr"));
+    journal.append(finding_of(8));
+    tune::Tuning result = tuning_of("fdr");
+    result.findings = {finding_of(8)};
+    journal.finish(result);
+  }
+  EXPECT_FALSE(exists(file_ + ".journal"));
+  EXPECT_FALSE(exists(file_ + ".new"));
+  const tune::Tuning read = tune::parse_tuning(content_of(file_), file_);
+  EXPECT_EQ(read.findings, std::vector<tune::Finding>{finding_of(8)});
+}
+
+TEST_F(TuneJournalTest, nothing_is_left_of_a_run_that_did_not_begin) {
+  { TuneJournal journal(file_); }
+  EXPECT_FALSE(exists(file_ + ".journal"));
+  EXPECT_FALSE(exists(file_));
+}
+
+TEST_F(TuneJournalTest, every_cut_loses_at_most_the_last_finding) {
+  {
+    TuneJournal journal(file_);
+    journal.begin(asked, tuning_of("qdr"));
+    for (std::uint64_t bytes : {8, 64, 512}) journal.append(finding_of(bytes));
+  }
+  const std::string whole = content_of(file_ + ".journal");
+  std::size_t lines_before = 0;
+  for (std::size_t size = 0; size <= whole.size(); ++size) {
+    std::ofstream(file_ + ".journal") << whole.substr(0, size);
+    const std::size_t lines = static_cast<std::size_t>(
+        std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size), '\n'));
+    TuneJournal journal(file_);
+    ASSERT_EQ(journal.is_begun(), lines >= 2) << size;
+    ASSERT_EQ(journal.findings().size(), lines < 2 ? 0 : lines - 2) << size;
+    ASSERT_GE(lines, lines_before);
+    lines_before = lines;
+    if (lines < 2) continue;
+    ASSERT_EQ(journal.tuning(), tuning_of("qdr"));
+    journal.append(finding_of(4096));  // behind what counts
+    std::ifstream stream(file_ + ".journal");
+    std::string last, line;
+    while (std::getline(stream, line)) last = line;
+    ASSERT_EQ(tune::parse_finding(last, "journal", 1), finding_of(4096)) << size;
+  }
+}
+
+TEST_F(TuneJournalTest, a_run_about_something_else_does_not_go_on) {
+  {
+    TuneJournal journal(file_);
+    journal.begin(asked, tuning_of("fdr"));
+  }
+  TuneJournal journal(file_);
+  journal.require_same(asked);
+  try {
+    journal.require_same({{"collectives", "barrier"}, {"seed", "2"}});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    for (const char* part : {"seed=\"1\"", "\"2\"", "--fresh", ".journal"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+TEST_F(TuneJournalTest, one_run_at_a_time) {
+  TuneJournal journal(file_);
+  EXPECT_NE(refusal().find("another tutti-tune writes it"), std::string::npos);
+}
+
+TEST_F(TuneJournalTest, a_file_that_cannot_be_written_is_refused_at_the_beginning) {
+  file_ = folder_ + "/missing/tuning.json";
+  EXPECT_NE(refusal().find("No such file or directory; give a file that can be written"),
+            std::string::npos);
+  file_ = folder_;
+  EXPECT_NE(refusal().find("no ordinary file"), std::string::npos);
+}
+
+TEST_F(TuneJournalTest, what_is_no_journal_is_refused_and_kept) {
+  const std::string text = "{\"a\": \"b\"}\nnonsense\n";
+  std::ofstream(file_ + ".journal") << text;
+  const std::string why = refusal();
+  EXPECT_NE(why.find("remove that file"), std::string::npos) << why;
+  EXPECT_EQ(content_of(file_ + ".journal"), text);
+}
+
+}  // namespace
+}  // namespace tutti::bench

@@ -1,0 +1,291 @@
+// Promise: rules win over findings and findings over prices, unless the call says how it is done;
+// what cannot serve is passed over and said; a tuning file changes no bit where bits are kept;
+// names tell choices apart, and each is what CollectiveRequest::only asks for.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <tutti/detail/names.hpp>
+#include <tutti/status.hpp>
+#include <vector>
+
+#include "tune/choose.hpp"
+
+namespace tutti::tune {
+namespace {
+
+CollectiveRequest allreduce_of(std::size_t bytes, Agreement agreement = Agreement::relaxed) {
+  return {.element_count = bytes / 8,
+          .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+          .agreement = agreement};
+}
+
+Topology nodes_of(std::uint32_t nodes, std::uint32_t ranks_per_node = 1) {
+  Topology topology{.rank_count = nodes * ranks_per_node};
+  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+    topology.node_of.push_back(Node{rank / ranks_per_node});
+  return topology;
+}
+
+Finding finding_of(const CollectiveRequest& request, const Topology& topology, std::string winner) {
+  return {.collective = request.collective,
+          .bytes = request.bytes(),
+          .nodes = topology.node_count(),
+          .ranks_per_node = topology.largest_node(),
+          .agreement = request.agreement,
+          .operators = operator_class_of(request),
+          .winner = {.choice = std::move(winner), .measured = 2'000'000, .predicted = 2'000'000}};
+}
+
+Knowledge known(std::vector<Rule> rules, std::vector<Finding> findings,
+                TuningBits bits = TuningBits::free) {
+  return tuned(machine_preset("fdr"),
+               {.machine = machine_preset("fdr"),
+                .rules = std::move(rules),
+                .findings = std::move(findings)},
+               bits);
+}
+
+TEST(ChoiceByKnowledge, is_by_price_on_the_machine_at_hand) {
+  const auto taken = [](const char* preset) {
+    return choose(allreduce_of(8), nodes_of(96), untuned(machine_preset(preset)));
+  };
+  EXPECT_EQ(taken("fdr").name(), "two_partial_dissemination with 11,7 a round");
+  EXPECT_NE(choose(allreduce_of(2048), nodes_of(96), untuned(machine_preset("ndr"))).name(),
+            choose(allreduce_of(2048), nodes_of(96), untuned(machine_preset("roce10"))).name());
+  const CollectiveRequest two_priced = allreduce_of(8, Agreement::identical);
+  const std::string text =
+      choose(two_priced, nodes_of(96), untuned(machine_preset("edr"))).explanation();
+  EXPECT_NE(text.find(" us on edr"), std::string::npos) << text;
+  Machine measured = machine_preset("fdr");
+  measured.name = "mlx5_0";
+  measured[Parameter::latency].origin = Origin::measured;
+  const Choice choice = choose(two_priced, nodes_of(96), untuned(measured));
+  EXPECT_NE(choice.explanation().find(" us as measured on mlx5_0"), std::string::npos)
+      << choice.explanation();
+}
+
+TEST(ChoiceByKnowledge, is_what_a_finding_of_the_same_call_says_unless_it_is_noisy) {
+  const CollectiveRequest request = allreduce_of(8);
+  const Topology topology = nodes_of(12);
+  const std::string slow = "two_partial_dissemination with 1,1,1,1 a round";
+  Finding finding = finding_of(request, topology, slow);
+  const Choice choice = choose(request, topology, known({}, {finding}));
+  EXPECT_EQ(choice.name(), slow);
+  EXPECT_TRUE(choice.explanation().starts_with("chosen: " + slow +
+                                               ", measured to be the fastest, 2.000 us"))
+      << choice.explanation();
+  const std::string by_price = choose(request, topology, Knowledge()).name();
+  EXPECT_EQ(choose(request, nodes_of(13), known({}, {finding})).name(),
+            choose(request, nodes_of(13), Knowledge()).name());
+  EXPECT_EQ(choose(allreduce_of(16), topology, known({}, {finding})).name(),
+            choose(allreduce_of(16), topology, Knowledge()).name());
+  CollectiveRequest asked = request;
+  asked.per_round = {3, 2};
+  EXPECT_EQ(choose(asked, topology, known({}, {finding})).name(),
+            "two_partial_dissemination with 3,2 a round");
+  Topology shared = nodes_of(6, 2);
+  shared.shares_cpus = true;
+  EXPECT_EQ(choose(request, shared, known({}, {finding_of(request, shared, slow)})).name(),
+            choose(request, shared, Knowledge()).name())
+      << "nothing was raced there";
+  finding.is_noisy = true;
+  EXPECT_EQ(choose(request, topology, known({}, {finding})).name(), by_price);
+  finding.is_noisy = false;
+  for (const char* const lost : {"two_partial_dissemination with 1,1 a round", "no_schedule",
+                                 "two_partial_dissemination with x a round", "8 lanes"}) {
+    finding.winner.choice = lost;
+    const Choice other = choose(request, topology, known({}, {finding}));
+    EXPECT_EQ(other.name(), by_price);
+    EXPECT_NE(other.explanation().find("a finding is passed over: allreduce: there is no \"" +
+                                       std::string(lost)),
+              std::string::npos)
+        << other.explanation();
+  }
+}
+
+TEST(ChoiceByKnowledge, is_what_the_first_rule_says_that_serves) {
+  const CollectiveRequest request = allreduce_of(8);
+  const Topology topology = nodes_of(12);
+  const Finding finding =
+      finding_of(request, topology, "two_partial_dissemination with 1,1,1,1 a round");
+  const Rule other_size{.bytes = {.from = 9}, .per_round = {1, 1, 1, 1}};
+  const Rule cannot{.per_round = {2, 2}};  // does not cover 12 ranks
+  const Rule can{.bytes = {.to = 64}, .per_round = {5, 1}};
+  const Choice choice = choose(request, topology, known({other_size, cannot, can}, {finding}));
+  EXPECT_EQ(choice.name(), "two_partial_dissemination with 5,1 a round");
+  const std::string text = choice.explanation();
+  EXPECT_NE(text.find("as the rule for allreduce of 0 to 64 bytes says"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("the rule for allreduce is passed over: "), std::string::npos) << text;
+  CollectiveRequest asked = request;
+  asked.per_round_by_default = {3, 2};  // the environment
+  EXPECT_EQ(choose(asked, topology, known({can}, {})).name(),
+            "two_partial_dissemination with 3,2 a round");
+  const Rule tree{.collective = Collective::broadcast, .tree = Tree::binomial};
+  const CollectiveRequest broadcast{.collective = Collective::broadcast,
+                                    .element_count = 8,
+                                    .reduction = {.element_bytes = 1},
+                                    .root = Rank{0}};
+  EXPECT_EQ(choose(broadcast, topology, known({tree}, {})).row().tree, Tree::binomial);
+  const Rule ring{.algorithm = Algorithm::shared_ring};
+  EXPECT_EQ(choose(request, topology, known({ring}, {})).name(),
+            choose(request, topology, Knowledge()).name())
+      << "nobody has told that there is room for it";
+}
+
+TEST(ChoiceByKnowledge, corrections_of_a_family_change_what_is_cheapest) {
+  const CollectiveRequest request = allreduce_of(8, Agreement::identical);
+  const Topology topology = nodes_of(13);
+  const Choice before = choose(request, topology, Knowledge());
+  Finding finding = finding_of(request, topology, before.name());
+  finding.winner.measured = 2 * finding.winner.predicted;
+  finding.bytes = 16;  // not the call itself
+  const Choice after = choose(request, topology, known({}, {finding}));
+  EXPECT_NE(after.row().name, before.row().name);
+  EXPECT_NE(after.explanation().find(", as measured)"), std::string::npos) << after.explanation();
+}
+
+TEST(ChoiceByKnowledge, keeps_bits_where_that_is_asked_for) {
+  const Topology topology = nodes_of(12);
+  // Its untuned choice is no canonical one, so it stays; whatever was measured.
+  const CollectiveRequest identical = allreduce_of(1024, Agreement::identical);
+  const Choice untuned_choice = choose(identical, topology, Knowledge());
+  ASSERT_EQ(untuned_choice.row().association, Association::expression) << untuned_choice.name();
+  const Finding finding =
+      finding_of(identical, topology, "canonical_dissemination with 3,2 a round");
+  EXPECT_EQ(choose(identical, topology, known({}, {finding})).name(), finding.winner.choice);
+  EXPECT_EQ(choose(identical, topology, known({}, {finding}, TuningBits::keep)).name(),
+            untuned_choice.name());
+  // Canonical ones give the same bits as each other.
+  const CollectiveRequest reproducible = allreduce_of(8, Agreement::reproducible);
+  const Finding canonical = finding_of(reproducible, topology, "chunked_fold");
+  EXPECT_EQ(choose(reproducible, topology, known({}, {canonical}, TuningBits::keep)).name(),
+            "chunked_fold");
+  // Nothing is kept where order does not show.
+  CollectiveRequest integers = identical;
+  integers.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
+  const Finding free =
+      finding_of(integers, topology, "two_partial_dissemination with 1,1,1,1 a round");
+  EXPECT_EQ(choose(integers, topology, known({}, {free}, TuningBits::keep)).name(),
+            free.winner.choice);
+  // A rule does not get around it.
+  const Rule rule{.algorithm = Algorithm::chunked_fold};
+  EXPECT_EQ(choose(identical, topology, known({rule}, {}, TuningBits::keep)).name(),
+            untuned_choice.name());
+}
+
+std::vector<CollectiveRequest> some_requests() {
+  std::vector<CollectiveRequest> requests;
+  for (const Collective collective :
+       {Collective::barrier, Collective::allreduce, Collective::broadcast, Collective::reduce,
+        Collective::reduce_scatter, Collective::allgather, Collective::alltoall, Collective::gather,
+        Collective::scatter, Collective::scan})
+    for (const std::size_t bytes : {8u, 4096u, 1u << 20}) {
+      CollectiveRequest request = allreduce_of(bytes, Agreement::identical);
+      request.collective = collective;
+      request.root = Rank{0};
+      if (collective == Collective::barrier) request.element_count = 0;
+      requests.push_back(request);
+      if (collective != Collective::allreduce) continue;
+      request.agreement = Agreement::relaxed;
+      requests.push_back(request);
+      request.agreement = Agreement::reproducible;
+      requests.push_back(request);
+    }
+  return requests;
+}
+
+TEST(ChoiceNames, tell_choices_apart_and_are_what_is_asked_for_by_only) {
+  std::size_t count = 0;
+  for (const CollectiveRequest& request : some_requests())
+    for (const auto& [nodes, ranks_per_node] :
+         {std::pair{12u, 1u}, {33u, 1u}, {4u, 4u}, {5u, 8u}, {2u, 32u}}) {
+      const Topology topology = nodes_of(nodes, ranks_per_node);
+      std::set<std::string> names;
+      const std::vector<Choice> all = rivals(request, topology, machine_preset("fdr").network());
+      for (const Choice& choice : all) {
+        const std::string name = choice.name();
+        EXPECT_TRUE(names.insert(name).second) << name_of(request.collective) << ": " << name;
+        CollectiveRequest asked = request;
+        asked.only = name;
+        const Choice again = choose(asked, topology, Knowledge());
+        EXPECT_EQ(again.name(), name);
+        EXPECT_EQ(again.plan(Rank{0}).per_round, choice.plan(Rank{0}).per_round);
+        ++count;
+      }
+    }
+  EXPECT_GT(count, 500u);
+}
+
+TEST(ChoiceNames, that_nothing_has_are_refused) {
+  CollectiveRequest request = allreduce_of(8);
+  request.only = "nothing";
+  try {
+    (void)choose(request, nodes_of(4), Knowledge());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("\"nothing\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(Candidates, are_the_choice_other_families_neighbours_and_a_uniform_vector) {
+  const CollectiveRequest request = allreduce_of(8);
+  const Topology topology = nodes_of(24);
+  const std::vector<Choice> found = candidates(request, topology, Knowledge(), 8);
+  std::set<std::string> names;
+  for (const Choice& choice : found) {
+    EXPECT_TRUE(names.insert(choice.name()).second) << choice.name();
+    CollectiveRequest asked = request;
+    asked.only = choice.name();
+    EXPECT_EQ(choose(asked, topology, Knowledge()).name(), choice.name());
+  }
+  EXPECT_EQ(found.front().name(), choose(request, topology, Knowledge()).name());
+  for (const char* const expected :
+       {"two_partial_dissemination with 5,4 a round", "two_partial_dissemination with 4,4 a round"})
+    EXPECT_TRUE(names.contains(expected)) << expected << " of " << testing::PrintToString(names);
+  EXPECT_EQ(candidates(request, topology, Knowledge(), 1).size(), 1u);
+  for (const CollectiveRequest& one : some_requests())
+    for (const std::uint32_t ranks_per_node : {1u, 4u}) {
+      const auto some = candidates(one, nodes_of(9, ranks_per_node), Knowledge(), 4);
+      EXPECT_GE(some.size(), 1u);
+      EXPECT_LE(some.size(), 4u);
+    }
+}
+
+TEST(Explanation, ends_with_what_would_change_the_choice) {
+  const std::string text = what_would_flip(allreduce_of(8), nodes_of(16), Knowledge());
+  EXPECT_NE(text.find("two_partial_dissemination with "), std::string::npos) << text;
+  EXPECT_NE(text.find(" if the gap of a port were "), std::string::npos) << text;
+  // It does change there.
+  const std::string now = choose(allreduce_of(8), nodes_of(16), Knowledge()).name();
+  EXPECT_EQ(text.find(now + " if "), std::string::npos) << text;
+}
+
+// All ranks choose by themselves, each time an operation is made: a millisecond for thousands of
+// ranks (release build), and as long for few, whose events are followed.
+TEST(Choosing, takes_about_a_millisecond) {
+  for (const CollectiveRequest& request : some_requests())
+    for (const auto& [nodes, ranks_per_node] :
+         {std::pair{4096u, 1u}, {512u, 8u}, {64u, 1u}, {13u, 8u}}) {
+      const Topology topology = nodes_of(nodes, ranks_per_node);
+      auto least = std::chrono::nanoseconds::max();
+      std::string name;
+      for (int i = 0; i < 3; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        const Choice choice = choose(request, topology, Knowledge());
+        least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
+        name = choice.name();
+      }
+      std::printf("%-14s %8zu bytes, %-12s %4u nodes of %u: %8.1f us, %s\n",
+                  name_of(request.collective), request.bytes(), name_of(request.agreement), nodes,
+                  ranks_per_node, static_cast<double>(least.count()) / 1e3, name.c_str());
+      EXPECT_LE(least, std::chrono::milliseconds(100));  // also with sanitizers
+    }
+}
+
+}  // namespace
+}  // namespace tutti::tune

@@ -1,0 +1,320 @@
+// Promise: a race takes what is fastest, or the first of the list where it makes no difference, in
+// spite of noise, from no more measurements than it needs.
+#include "tune/race.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <tutti/status.hpp>
+#include <vector>
+
+namespace tutti::tune {
+namespace {
+
+using plan::Picoseconds;
+
+const auto go_on = [] { return true; };
+
+/// Batches of a machine that does other things as well: what slows down a whole block, jitter, and
+/// now and then, a batch that takes up to several times as long (Pareto).
+class Machine {
+ public:
+  Machine(std::vector<double> times_us, std::uint64_t seed)
+      : times_us_(std::move(times_us)), numbers_(seed) {}
+
+  Picoseconds sample(std::uint32_t candidate) { return disturbed(times_us_[candidate]); }
+  Picoseconds control() { return disturbed(5); }
+
+ private:
+  Picoseconds disturbed(double us) {
+    load_ = 0.9 * load_ + std::normal_distribution<>(0, 0.02)(numbers_);
+    double factor = std::exp(load_) * (1 + std::exponential_distribution<>(1 / 0.03)(numbers_));
+    if (uniform_(numbers_) < 0.1) factor *= 0.8 + 0.3 * std::pow(uniform_(numbers_), -1 / 1.5);
+    return std::llround(us * 1e6 * std::max(factor, 0.5));
+  }
+
+  std::vector<double> times_us_;
+  std::mt19937_64 numbers_;
+  std::uniform_real_distribution<> uniform_;
+  double load_ = 0;
+};
+
+RaceResult run(const std::vector<double>& times_us, std::uint64_t seed,
+               const RaceLimits& limits = {}) {
+  Machine machine(times_us, seed);
+  RaceLimits seeded = limits;
+  seeded.seed = seed;
+  return race(
+      static_cast<std::uint32_t>(times_us.size()), [&](auto one) { return machine.sample(one); },
+      [&] { return machine.control(); }, go_on, seeded);
+}
+
+/// What a fixed count of blocks takes: the same rule, but without tests.
+std::uint32_t winner_of_fixed(const std::vector<double>& times_us, std::uint64_t seed,
+                              std::uint32_t blocks) {
+  Machine machine(times_us, seed);
+  std::vector<std::vector<double>> times(times_us.size());
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    for (std::uint32_t one = 0; one < times.size(); ++one)
+      times[one].push_back(static_cast<double>(machine.sample(one)));
+  }
+  const auto ratio = [&](std::size_t one, std::size_t other) {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < blocks; ++i) ratios.push_back(times[one][i] / times[other][i]);
+    return hodges_lehmann(ratios);
+  };
+  std::size_t fastest = 0;
+  for (std::size_t one = 1; one < times.size(); ++one)
+    if (ratio(one, fastest) < 1) fastest = one;
+  std::uint32_t first = 0;
+  while (first != fastest && ratio(first, fastest) > 1.02) ++first;
+  return first;
+}
+
+bool is_bad(const std::vector<double>& times_us, std::uint32_t winner) {
+  return times_us[winner] > 1.05 * *std::min_element(times_us.begin(), times_us.end());
+}
+
+/// Four candidates: a choice without a race that is up to 30 % off, and others as models have them.
+std::vector<double> some_candidates(std::uint64_t seed) {
+  std::mt19937_64 numbers(seed + 1'000'000);
+  std::vector<double> times_us(4);
+  for (double& time : times_us) time = 10 * std::uniform_real_distribution<>(1, 1.3)(numbers);
+  return times_us;
+}
+
+constexpr std::uint64_t seeds = 1000;
+
+struct Tally {
+  int bad = 0;                // races that something was taken of that is more than 5 % slower
+  int first = 0;              // races that the first of the list has won
+  std::uint64_t samples = 0;  // of candidates, without the control
+};
+
+template <class CandidatesOf, class WinnerOf>
+Tally tally(CandidatesOf candidates_of, WinnerOf winner_of) {
+  Tally tally;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    const std::vector<double> times_us = candidates_of(seed);
+    const std::uint32_t winner = winner_of(times_us, seed, tally.samples);
+    tally.bad += is_bad(times_us, winner);
+    tally.first += winner == 0;
+  }
+  return tally;
+}
+
+template <class CandidatesOf>
+Tally races(CandidatesOf candidates_of) {
+  return tally(candidates_of,
+               [](const std::vector<double>& times_us, std::uint64_t seed, std::uint64_t& samples) {
+                 const RaceResult result = run(times_us, seed);
+                 samples += result.samples - result.blocks;
+                 return result.winner;
+               });
+}
+
+std::vector<double> twins(std::uint64_t) {
+  return {10, 10};
+}
+
+TEST(Race, what_is_worse_by_more_than_a_twentieth_is_hardly_ever_taken) {
+  const int of_some = races(some_candidates).bad;
+  // Also if everything but the best is just worse than that.
+  const auto close_ones = [](std::uint64_t seed) {
+    std::vector<double> times_us(4, 10.6);
+    times_us[seed % 4] = 10;
+    return times_us;
+  };
+  const int of_close_ones = races(close_ones).bad;
+  std::printf("more than 5 %% worse: %d of %d, and %d where all others are 6 %% worse\n", of_some,
+              static_cast<int>(seeds), of_close_ones);
+  EXPECT_LE(of_some, 10);
+  EXPECT_LE(of_close_ones, 10);
+}
+
+TEST(Race, twins_keep_the_first_of_the_list) {
+  const int kept = races(twins).first;
+  std::printf("twins keep the first: %d of %d\n", kept, static_cast<int>(seeds));
+  EXPECT_GE(kept, 950);
+}
+
+/// A fixed count has to do for all candidates, because nobody knows before how far they differ:
+/// the least that makes as few errors of both kinds as races do.
+TEST(Race, takes_half_the_samples_of_a_fixed_count_with_as_many_errors) {
+  const Tally of_some = races(some_candidates), of_twins = races(twins);
+  std::uint32_t blocks = 0;
+  const auto fixed = [&](const std::vector<double>& times_us, std::uint64_t seed, std::uint64_t&) {
+    return winner_of_fixed(times_us, seed, blocks);
+  };
+  do {
+    ASSERT_LT(blocks += 5, 100u);
+  } while (tally(some_candidates, fixed).bad > of_some.bad ||
+           tally(twins, fixed).first < of_twins.first);
+  std::printf("%u blocks with %.1f samples, or races with %.1f; of twins %.1f\n", blocks,
+              4.0 * blocks, static_cast<double>(of_some.samples) / seeds,
+              static_cast<double>(of_twins.samples) / seeds);
+  EXPECT_LE(of_some.samples, seeds * 4 * blocks / 2);
+  EXPECT_LE(of_twins.samples, seeds * 2 * blocks / 2);
+}
+
+/// Times without noise.
+RaceResult quiet(
+    const std::vector<Picoseconds>& times, const RaceLimits& limits = {},
+    const std::function<void(std::uint32_t)>& note = [](std::uint32_t) {}) {
+  const auto count = static_cast<std::uint32_t>(times.size());
+  return race(
+      count, [&](std::uint32_t one) { return note(one), times[one]; },
+      [&] { return note(count), Picoseconds{500}; }, go_on, limits);
+}
+
+TEST(Race, without_noise_ends_as_soon_as_signs_can_decide) {
+  const RaceResult two = quiet({1000, 1000});
+  EXPECT_EQ(two.winner, 0u);
+  EXPECT_EQ(two.blocks, 7u);  // 2^-7 < 0.01
+  EXPECT_EQ(two.samples, 21u);
+  EXPECT_EQ(two.times, (std::vector<Picoseconds>{1000, 1000}));
+  EXPECT_FALSE(two.is_noisy);
+  EXPECT_EQ(quiet({1030, 1000}).winner, 1u);
+  EXPECT_EQ(quiet({1019, 1000}).winner, 0u);
+  EXPECT_EQ(quiet({1030, 1015, 1000}).winner, 1u);
+  EXPECT_EQ(quiet({1500, 1400, 1300, 1000}).blocks, 9u);  // three comparisons
+  EXPECT_EQ(quiet({1000}).blocks, 6u);
+}
+
+TEST(Race, losers_drop_out) {
+  std::vector<int> runs(3);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Machine machine({10.2, 10, 15}, seed);
+    const auto sample = [&](std::uint32_t one) { return ++runs[one], machine.sample(one); };
+    race(3, sample, [&] { return machine.control(); }, go_on, {.seed = seed});
+  }
+  EXPECT_LT(runs[2], runs[0] * 2 / 3);
+  EXPECT_LE(runs[0], runs[1]);
+}
+
+TEST(Race, blocks_are_shuffled_and_the_seed_repeats_them) {
+  const auto order_of = [](std::uint64_t seed) {
+    std::vector<std::uint32_t> order;
+    quiet({1000, 1001, 1002}, {.seed = seed}, [&](std::uint32_t one) { order.push_back(one); });
+    return order;
+  };
+  EXPECT_EQ(order_of(5), order_of(5));
+  EXPECT_NE(order_of(5), order_of(6));
+  std::set<std::vector<std::uint32_t>> orders;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const auto order = order_of(seed);
+    std::vector<std::uint32_t> block(order.begin(), order.begin() + 4);
+    orders.insert(block);
+    std::sort(block.begin(), block.end());
+    EXPECT_EQ(block, (std::vector<std::uint32_t>{0, 1, 2, 3}));  // with the control
+  }
+  EXPECT_EQ(orders.size(), 24u);
+}
+
+TEST(Race, a_control_that_moves_as_much_as_candidates_differ_is_said) {
+  const auto noisy = [](Picoseconds slower, Picoseconds control_later) {
+    int blocks = 0;
+    const auto control = [&] { return ++blocks > 4 ? control_later : 500; };
+    const auto sample = [&](std::uint32_t one) { return one == 0 ? 1000 + slower : 1000; };
+    return race(2, sample, control, go_on, {}).is_noisy;
+  };
+  EXPECT_FALSE(noisy(200, 500));
+  EXPECT_FALSE(noisy(200, 550));
+  EXPECT_TRUE(noisy(200, 650));
+  EXPECT_TRUE(noisy(200, 350));
+  EXPECT_FALSE(noisy(0, 505));  // less than a tie
+  EXPECT_TRUE(noisy(0, 520));
+}
+
+TEST(Race, ends_when_time_is_up) {
+  int left = 0;
+  const auto race_of = [&](int blocks) {
+    left = blocks;
+    return race(
+        2, [](std::uint32_t one) { return one == 0 ? 1300 : 1000; },
+        [] { return Picoseconds{500}; }, [&] { return left-- > 0; }, {});
+  };
+  const RaceResult none = race_of(0);
+  EXPECT_EQ(none.winner, 0u);
+  EXPECT_EQ(none.samples, 0u);
+  EXPECT_EQ(none.times, (std::vector<Picoseconds>{0, 0}));
+  EXPECT_TRUE(none.is_noisy);
+  const RaceResult few = race_of(3);
+  EXPECT_EQ(few.blocks, 3u);
+  EXPECT_EQ(few.winner, 1u);
+  EXPECT_TRUE(few.is_noisy);
+  EXPECT_FALSE(race_of(100).is_noisy);
+}
+
+TEST(Race, bad_input_is_refused_with_its_value) {
+  const auto refused = [](const std::function<RaceResult()>& what, const std::string& words) {
+    try {
+      what();
+      ADD_FAILURE() << "accepted: " << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  refused([] { return quiet({}); }, "0 candidates");
+  refused([] { return quiet({1000}, {.blocks_min = 0, .blocks_max = 0}); }, "blocks_max is 0");
+  refused([] { return quiet({1000}, {.blocks_min = 9, .blocks_max = 8}); },
+          "blocks_min is 9, above blocks_max, 8");
+  refused([] { return quiet({1000, 0}); }, "a sample of candidate 1 is 0 ps");
+  refused([] { return quiet({-7, 1000}); }, "a sample of candidate 0 is -7 ps");
+  refused(
+      [] {
+        return race(
+            1, [](std::uint32_t) { return Picoseconds{1}; }, [] { return Picoseconds{0}; }, go_on,
+            {});
+      },
+      "a sample of the control is 0 ps");
+}
+
+TEST(Race, chance_is_that_of_all_signs) {
+  std::mt19937_64 numbers(1);
+  for (const std::size_t count : {1u, 2u, 5u, 9u, 12u}) {
+    std::vector<double> sizes(count);
+    // Powers of two have exact inverses; so some sizes are alike.
+    for (double& size : sizes) size = std::ldexp(1.0, static_cast<int>(numbers() % 6) + 1);
+    std::sort(sizes.begin(), sizes.end());
+    const auto rank_of = [&](double size) {  // doubled
+      const auto [first, end] = std::equal_range(sizes.begin(), sizes.end(), size);
+      return (first - sizes.begin()) + (end - sizes.begin()) + 1;
+    };
+    const auto below = [&](unsigned signs) {
+      std::ptrdiff_t sum = 0;
+      for (std::size_t i = 0; i < count; ++i) sum += (signs >> i & 1) * rank_of(sizes[i]);
+      return sum;
+    };
+    for (unsigned signs = 0; signs < 1u << count; signs += 1 + signs / 3) {
+      unsigned as_good = 0;
+      for (unsigned others = 0; others < 1u << count; ++others)
+        as_good += below(others) <= below(signs);
+      std::vector<double> ratios;
+      for (std::size_t i = 0; i < count; ++i)
+        ratios.push_back(signs >> i & 1 ? 1 / sizes[i] : sizes[i]);
+      ratios.push_back(1);  // says nothing
+      std::shuffle(ratios.begin(), ratios.end(), numbers);
+      EXPECT_DOUBLE_EQ(above_one_by_chance(ratios),
+                       as_good / std::ldexp(1.0, static_cast<int>(count)));
+    }
+  }
+  EXPECT_EQ(above_one_by_chance({}), 1);
+}
+
+TEST(Race, the_estimate_is_the_median_of_means_of_pairs) {
+  EXPECT_DOUBLE_EQ(hodges_lehmann(std::vector{3.0}), 3);
+  EXPECT_DOUBLE_EQ(hodges_lehmann(std::vector{1.0, 4.0}), 2);                 // of 1, 2, 4
+  EXPECT_DOUBLE_EQ(hodges_lehmann(std::vector{1.0, 1.0, 1.0, 1.0, 1e9}), 1);  // an outlier
+  EXPECT_DOUBLE_EQ(hodges_lehmann(std::vector{1.0, 4.0, 16.0}), 4);  // of 1, 2, 4, 4, 8, 16
+}
+
+}  // namespace
+}  // namespace tutti::tune
