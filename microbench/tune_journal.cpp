@@ -70,6 +70,24 @@ std::string read_all(int descriptor, const std::string& name) {
   }
 }
 
+/// The file itself, where `file` is a symbolic link to it.
+std::string where_links_lead(const std::string& file) {
+  char* const path = ::realpath(file.c_str(), nullptr);
+  if (path == nullptr) return file;  // there is none yet
+  std::string result = path;
+  std::free(path);
+  return result;
+}
+
+/// The permissions of a file; those of a new one if there is none.
+mode_t mode_of(const std::string& file) {
+  struct stat status;
+  if (::stat(file.c_str(), &status) == 0) return status.st_mode & 07777;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
 /// JSON has line ends between values alone.
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -78,19 +96,55 @@ std::string in_one_line(std::string text) {
 
 }  // namespace
 
+AskedFor asked_of_machine(const tune::Fingerprint& machine, std::span<const Node> nodes) {
+  std::string runs;
+  for (std::size_t first = 0, end = 0; first < nodes.size(); first = end) {
+    while (end < nodes.size() && nodes[end] == nodes[first]) ++end;
+    runs += fmt::format("{}{}*{}", runs.empty() ? "" : ",", end - first, index_of(nodes[first]));
+  }
+  return {{"ranks", fmt::format("{}", nodes.size())},
+          {"nodes", runs},
+          {"device", machine.device},
+          {"firmware", machine.firmware},
+          {"link", machine.link},
+          {"gigabits-per-second", fmt::format("{}", machine.gigabits_per_second)},
+          {"mtu", fmt::format("{}", machine.mtu_bytes)},
+          {"cpu", machine.cpu},
+          {"registry", fmt::format("{}", machine.registry)}};
+}
+
 void replace_file(const std::string& file, const std::string& text) {
-  const std::string other = file + ".new";
-  {
-    const detail::Descriptor descriptor(
-        ::open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!descriptor)
-      throw Error(ErrorCode::system, fmt::format("{}: {}", other, std::strerror(errno)), errno);
+  const std::string target = where_links_lead(file);
+  std::string other = target + ".XXXXXX";
+  const detail::Descriptor descriptor(::mkostemp(other.data(), O_CLOEXEC));
+  const auto require = [](bool holds, const std::string& name) {
+    if (!holds)
+      throw Error(ErrorCode::system, fmt::format("{}: {}", name, std::strerror(errno)), errno);
+  };
+  require(bool(descriptor), other);
+  try {
+    require(::fchmod(descriptor.get(), mode_of(target)) == 0, other);
     write_all(descriptor.get(), text, other);
     sync(descriptor.get(), other);
+    require(std::rename(other.c_str(), target.c_str()) == 0, target);
+  } catch (const Error&) {
+    ::unlink(other.c_str());
+    throw;
   }
-  if (std::rename(other.c_str(), file.c_str()) != 0)
-    throw Error(ErrorCode::system, fmt::format("{}: {}", file, std::strerror(errno)), errno);
-  sync_folder_of(file);
+  sync_folder_of(target);
+}
+
+void take_rules_of(const std::string& file, tune::Tuning& tuning) {
+  const std::optional<std::string> text = text_of_file(file);
+  if (!text) return;
+  try {
+    tuning.rules = tune::parse_tuning(*text, file).rules;
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}; it was edited meanwhile and is left as it is; repair it and start "
+                            "this run again: what was found is kept in {}.journal",
+                            error.what(), file));
+  }
 }
 
 std::optional<std::string> text_of_file(const std::string& file) {
@@ -100,7 +154,7 @@ std::optional<std::string> text_of_file(const std::string& file) {
   return read_all(descriptor.get(), file);
 }
 
-TuneJournal::TuneJournal(const std::string& tuning_file)
+TuneJournal::TuneJournal(const std::string& tuning_file, bool fresh)
     : file_(tuning_file), name_(tuning_file + ".journal") {
   struct stat status;
   if (::stat(file_.c_str(), &status) == 0) {
@@ -110,20 +164,35 @@ TuneJournal::TuneJournal(const std::string& tuning_file)
     if (::access(file_.c_str(), W_OK) != 0) refuse_file(file_, errno, writable);
   }
   open_locked();
-  read();
+  if (!fresh) {
+    read();
+    return;
+  }
+  if (::ftruncate(descriptor_.get(), 0) != 0) refuse_file(name_, errno, writable);
+  is_made_ = true;
 }
 
 TuneJournal::~TuneJournal() {
-  if (descriptor_ && !is_begun_) ::unlink(name_.c_str());
+  if (descriptor_ && is_made_ && !is_begun_) ::unlink(name_.c_str());
 }
 
 /// Whoever has the lock of a file that has been removed meanwhile has the lock of nothing.
 void TuneJournal::open_locked() {
   const auto deadline = std::chrono::steady_clock::now() + lock_patience;
   for (;;) {
-    detail::Descriptor opened(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!opened) refuse_file(name_, errno, writable);
-    if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
+    detail::Descriptor opened(::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    int error = opened ? 0 : errno;
+    is_made_ = error == 0;
+    const bool was_there = error == EEXIST;
+    if (was_there) {
+      opened = detail::Descriptor(::open(name_.c_str(), O_RDWR | O_CLOEXEC));
+      error = opened ? 0 : errno;
+    }
+    const bool was_removed = was_there && error == ENOENT;
+    if (error != 0 && !was_removed) refuse_file(name_, error, writable);
+    if (was_removed) {
+      // In between; it is made in the next turn.
+    } else if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
       struct stat mine, there;
       if (::fstat(opened.get(), &mine) == 0 && ::stat(name_.c_str(), &there) == 0 &&
           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
