@@ -15,6 +15,7 @@
 #include "microbench/placement.hpp"
 #include "microbench/session.hpp"
 #include "microbench/summary.hpp"
+#include "microbench/verbs_session.hpp"
 #include "microbench/wake.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -31,7 +32,8 @@ int run_rank(const Options& options, const Launch& launch) {
   return exit_status_of(program, self, self == Rank{0} || separate, [&] {
     if (!options.fabric.empty())
       ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", index_of(self)).c_str(), 1);
-    return run_session(options, launch);
+    return options.verbs_cases.empty() ? run_session(options, launch)
+                                       : run_verbs_session(options, launch);
   });
 }
 

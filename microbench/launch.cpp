@@ -42,7 +42,7 @@ int exit_status_of(const char* program, Rank self, bool reports_usage,
     else if (reports_usage)
       print_reason(program, error.what());
     return status;
-  } catch (const RunFailed& failure) {
+  } catch (const std::exception& failure) {  // RunFailed, or what nobody expects
     report(failure.what());
     return exit_failure;
   }

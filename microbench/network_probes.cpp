@@ -107,7 +107,7 @@ struct Wiring {
   std::vector<std::vector<std::uint32_t>> ports;  // of each sender at the shared port
 };
 
-std::vector<Point> points_of(const Roles& roles) {
+std::vector<Point> points_of(const Roles& roles, const std::vector<Probe>& only) {
   std::vector<Point> points;
   if (roles.partner != no_rank) {
     for (const std::uint64_t bytes : {8u, 1024u, 4096u, 16384u, 65536u, 262144u})
@@ -145,6 +145,10 @@ std::vector<Point> points_of(const Roles& roles) {
     for (const std::uint64_t bytes : {4096u, 65536u, 262144u})
       points.push_back({Probe::inside_read, bytes, 1});
   }
+  if (!only.empty())
+    std::erase_if(points, [&](const Point& point) {
+      return std::find(only.begin(), only.end(), point.probe) == only.end();
+    });
   return points;
 }
 
@@ -293,7 +297,7 @@ class Prober {
         self_(exchange.self()),
         roles_(roles_of(nodes)),
         wiring_(roles_),
-        points_(points_of(roles_)),
+        points_(points_of(roles_, options.only)),
         station_(exchange, options.device, memory_bytes, wiring_.cables, mailbox_bytes(points_)),
         mailboxes_(exchange, station_, roles_, points_),
         sum_(built_in_reduction(BuiltIn::sum, ElementType::float64)),
@@ -352,6 +356,8 @@ class Prober {
       const InVirtualTime virtual_time;
       for (std::uint32_t i = 0; i < count; ++i) mine[i] = run_once(point);
     }
+    for (std::uint32_t cable = 0; cable < wiring_.cables.size() && !is_virtual_; ++cable)
+      if (station_.has(cable) && wiring_.cables[cable].queue == 0) station_.settle(cable);
     Times slowest;
     slowest.fill(none);
     for (const Times& one : gather(exchange_, mine))

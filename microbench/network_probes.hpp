@@ -17,6 +17,7 @@ namespace tutti::bench {
 struct NetworkProbeOptions {
   std::string device = {};                   // as ContextOptions::device
   Timeout budget = std::chrono::seconds(3);  // at least 50 ms; with making the connections
+  std::vector<tune::Probe> only = {};        // these; empty: all
 };
 
 /// Collective.  `nodes` says which node each rank is of; ranks of a node must be able to map each

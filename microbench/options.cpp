@@ -12,6 +12,7 @@
 
 #include "microbench/measure.hpp"
 #include "microbench/results.hpp"
+#include "microbench/verbs_session.hpp"
 #include "microbench/words.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/fabric_model.hpp"
@@ -28,12 +29,51 @@ constexpr std::span names(collective_names);
 constexpr std::size_t probes_count = static_cast<std::size_t>(Collective::barrier);
 static_assert(std::size(collective_names) == static_cast<std::size_t>(Collective::exscan) + 1);
 
+constexpr auto every_verbs_case = detail::enumerators<VerbsCase::connection>;
+constexpr const char* every_verbs_case_name = "verbs";  // those that a run can measure
+/// Options that say something about collectives alone.
+constexpr const char* options_of_collectives[] = {
+    "--dtype",     "--op",          "--across",  "--tree",        "--distribution", "--root",
+    "--per-round", "--algorithm",   "--notify",  "--single-copy", "--agreement",    "--warmup",
+    "--segments",  "--node-memory", "--overlap", "--rotate-root", "--check",        "--check-level",
+    "--delay-us",  "--seed",        "--record",  "--expect",      "--tripwire"};
+
 constexpr auto every_check_level = detail::enumerators<CheckLevel::collective>;
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
 constexpr auto every_distribution = detail::enumerators<Distribution::single>;
 constexpr auto every_format = detail::enumerators<Format::csv>;
 
+std::optional<VerbsCase> verbs_case_of(std::string_view name) {
+  for (const VerbsCase one : every_verbs_case)
+    if (name == name_of(one)) return one;
+  return {};
+}
+
+void parse_verbs_cases(const std::string& text, Options& options) {
+  for (const std::string& word : split(text)) {
+    const std::optional<VerbsCase> found = verbs_case_of(word);
+    if (!found)
+      refuse(
+          "COLLECTIVE", word,
+          fmt::format("{}, or no case of the verbs layer beside it: these are a run of their own",
+                      names_of(every_verbs_case)));
+    if (std::find(options.verbs_cases.begin(), options.verbs_cases.end(), *found) !=
+        options.verbs_cases.end())
+      refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
+    options.verbs_cases.push_back(*found);
+  }
+}
+
 void parse_collectives(const std::string& text, Options& options) {
+  if (text == every_verbs_case_name) {
+    options.all_verbs_cases = true;
+    options.verbs_cases.assign(every_verbs_case.begin(), every_verbs_case.end());
+    return;
+  }
+  const std::vector<std::string> words = split(text);
+  if (std::any_of(words.begin(), words.end(),
+                  [](const std::string& word) { return verbs_case_of(word).has_value(); }))
+    return parse_verbs_cases(text, options);
   if (text == "all") {
     options.all = true;
     for (const char* const name : collective_names)
@@ -44,8 +84,10 @@ void parse_collectives(const std::string& text, Options& options) {
     const std::optional<Collective> found = collective_of(word);
     if (!found)
       refuse("COLLECTIVE", word,
-             fmt::format("all, or some of {}, {}", fmt::join(names.subspan(probes_count), ", "),
-                         fmt::join(names.first(probes_count), ", ")));
+             fmt::format("all, or some of {}, {}; or {}, or some of {}",
+                         fmt::join(names.subspan(probes_count), ", "),
+                         fmt::join(names.first(probes_count), ", "), every_verbs_case_name,
+                         names_of(every_verbs_case)));
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -54,10 +96,15 @@ void parse_collectives(const std::string& text, Options& options) {
 }
 
 void parse_bytes(const std::string& text, Options& options) {
+  constexpr std::uint64_t message_max = 256u << 20;  // of the verbs layer's cases
   options.bytes.clear();
+  options.has_bytes = true;
   for (const std::string& word : split(text)) {
     const std::uint64_t bytes = runtime::parse_bytes(word, "--bytes");
-    require_whole(word, bytes, options.dtype, element_bytes(options.dtype));
+    if (options.verbs_cases.empty())
+      require_whole(word, bytes, options.dtype, element_bytes(options.dtype));
+    else if (bytes < 1 || bytes > message_max)
+      refuse("--bytes", word, "1 to 256M bytes for the cases of the verbs layer");
     if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
       refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
     options.bytes.push_back(bytes);
@@ -149,15 +196,19 @@ void declare(CommandLine& line, Words& words, Options& options) {
   words.op = name_of(options.op);
   words.bind = name_of_binding(options.bind);
   words.format = name_of(options.format);
-  line.add("COLLECTIVE", words.collectives,
-           fmt::format("all, or some of {} and the probes {}",
-                       fmt::join(names.subspan(probes_count), ","),
-                       fmt::join(names.first(probes_count), ",")));
   line.add(
-      "--bytes", words.bytes,
-      or_default("contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each "
-                 "block), e.g. 8,1K,1M",
-                 fmt::format("{}", fmt::join(options.bytes, ","))));
+      "COLLECTIVE", words.collectives,
+      fmt::format("all, or some of {} and the probes {}; or, in a run of their own, some cases "
+                  "of the verbs layer, or {} for all that the ranks can measure: {}",
+                  fmt::join(names.subspan(probes_count), ","),
+                  fmt::join(names.first(probes_count), ","), every_verbs_case_name,
+                  names_of(every_verbs_case)));
+  line.add("--bytes", words.bytes,
+           or_default(
+               "contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each "
+               "block), e.g. 8,1K,1M; for the verbs layer's cases, each of which has sizes of its "
+               "own: of messages, or of regions",
+               fmt::format("{}", fmt::join(options.bytes, ","))));
   line.add("--dtype", words.dtype,
            or_default("int32, uint32, int64, uint64, float, double, half or bfloat16",
                       name_of(options.dtype)) +
@@ -216,12 +267,15 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add("--agreement", words.agreement,
            or_default("identical, reproducible or relaxed", name_of(options.agreement)) +
                ", or the strongest that --algorithm gives");
-  line.add("--iterations", words.iterations,
-           or_default("timed calls of each row, and checked calls", iterations_by_default()));
+  line.add(
+      "--iterations", words.iterations,
+      or_default("timed calls of each row, and checked calls", iterations_by_default()) +
+          fmt::format("; of the verbs layer's cases samples, default {}", verbs_samples_default));
   line.add("--warmup", words.warmup,
            or_default("untimed calls before the first timed one", options.warmup));
   line.add("--against", words.against,
-           "mpi: alternate with MPI in the same run; default: tutti alone");
+           "mpi: alternate with MPI in the same run; perftest, for the verbs layer's cases: "
+           "alternate with ib_write_lat and ib_write_bw; default: tutti alone");
   line.add_flag("--segments", options.in_segments,
                 "place buffers in memory that peers may write (tutti::Segment), in the arena: "
                 "raise TUTTI_ARENA_BYTES for large ones");
@@ -317,6 +371,37 @@ void understand_fabric(Options& options) {
   }
 }
 
+/// The cases of the verbs layer: what they do not know is refused.
+void understand_verbs_cases(const CommandLine& line, const Words& words, Options& options) {
+  if (options.verbs_cases.empty()) {
+    if (options.against_perftest)
+      refuse("--against", "perftest",
+             fmt::format("mpi for collectives; perftest has {} and the like beside it",
+                         name_of(VerbsCase::bandwidth)));
+    return;
+  }
+  for (const char* const option : options_of_collectives)
+    if (line.is_given(option))
+      refuse(
+          "COLLECTIVE", words.collectives,
+          fmt::format("a collective with {}, which says nothing about the verbs layer; leave one "
+                      "of them out",
+                      option));
+  if (options.against_mpi) refuse("--against", "mpi", "perftest for the cases of the verbs layer");
+  if (!options.virtual_time) return;
+  if (options.against_perftest)
+    refuse("--against", "perftest",
+           "real time, as perftest knows no other; leave out --virtual-time");
+  for (const VerbsCase which : {VerbsCase::registration, VerbsCase::connection}) {
+    const auto found = std::find(options.verbs_cases.begin(), options.verbs_cases.end(), which);
+    if (found == options.verbs_cases.end()) continue;
+    if (!options.all_verbs_cases)
+      refuse("--virtual-time", name_of(which),
+             "messages: what setting up takes is no part of the emulated network; leave it out");
+    options.verbs_cases.erase(found);
+  }
+}
+
 void understand_expectations(const Options& options) {
   if (options.expect.empty()) {
     if (options.tripwire)
@@ -335,7 +420,7 @@ void understand_expectations(const Options& options) {
                        calls_min, blocks_min));
 }
 
-void understand(const Words& words, Options& options) {
+void understand(const CommandLine& line, const Words& words, Options& options) {
   parse_collectives(words.collectives, options);
   parse_reduction(words, options);
   if (!words.bytes.empty()) parse_bytes(words.bytes, options);
@@ -362,8 +447,10 @@ void understand(const Words& words, Options& options) {
     options.iterations = parse_number<std::size_t>("--iterations", words.iterations, 1, calls_max);
   if (!words.warmup.empty())
     options.warmup = parse_number<std::size_t>("--warmup", words.warmup, 0, calls_max);
-  if (!words.against.empty() && words.against != "mpi") refuse("--against", words.against, "mpi");
-  options.against_mpi = !words.against.empty();
+  if (!words.against.empty() && words.against != "mpi" && words.against != "perftest")
+    refuse("--against", words.against, "mpi or perftest");
+  options.against_mpi = words.against == "mpi";
+  options.against_perftest = words.against == "perftest";
   if (options.against_mpi && element_bytes(options.dtype) == 2)
     refuse("--dtype", words.dtype, "a type that MPI has, too, with --against mpi");
   if (!words.notify.empty())
@@ -393,11 +480,12 @@ void understand(const Words& words, Options& options) {
            "table with several ways of --single-copy or --tuning, or with --node-memory");
   if (!words.local.empty())
     options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
-  if (options.local && options.against_mpi)
+  if (options.local && options.against_mpi && options.verbs_cases.empty())
     refuse("--against", "mpi",
            "a run under MPI, and --local starts without it; use mpirun -n N tutti-bench ... "
            "instead of --local");
   understand_fabric(options);
+  understand_verbs_cases(line, words, options);
   understand_expectations(options);
 }
 
@@ -405,6 +493,13 @@ void understand(const Words& words, Options& options) {
 
 const char* name_of(Distribution distribution) noexcept {
   return detail::name_in<Distribution::single>({"regular", "decreasing", "single"}, distribution);
+}
+
+const char* name_of(VerbsCase which) noexcept {
+  return detail::name_in<VerbsCase::connection>(
+      {"latency", "message_rate", "bandwidth", "fan_out", "incast", "shared_port", "registration",
+       "connection"},
+      which);
 }
 
 const char* name_of(Format format) noexcept {
@@ -436,7 +531,7 @@ Options parse_options(std::span<const char* const> arguments) {
     options.help = *help;
     return options;
   }
-  understand(words, options);
+  understand(line, words, options);
   return options;
 }
 

@@ -65,6 +65,19 @@ constexpr bool is_reduction(Collective collective) noexcept {
          collective == Collective::exscan;
 }
 
+/// What is measured of the verbs layer alone.
+enum class VerbsCase : std::uint8_t {
+  latency,       // half a round trip of writes with immediate, by size
+  message_rate,  // of writes with immediate of 8 bytes, many in flight
+  bandwidth,     // of writes, by size
+  fan_out,       // message rate over 1 to 64 queue pairs
+  incast,        // messages of several ranks to one at the same time
+  shared_port,   // message rate and bandwidth of all ranks of a node together
+  registration,  // of memory, and its end
+  connection,    // a queue pair until it is ready to send, and all of a connection
+};
+const char* name_of(VerbsCase which) noexcept;
+
 /// How a payload is distributed over the ranks, in collectives whose blocks may differ: the
 /// distributions of M. A. Al Ahad et al. (PAW-ATM 2018, II.B).
 enum class Distribution : std::uint8_t {
@@ -94,7 +107,10 @@ enum class Format : std::uint8_t { table, json, csv };
 const char* name_of(Format format) noexcept;
 
 struct Options {
-  std::vector<Collective> collectives;  // in the order given, each once
+  std::vector<Collective> collectives;  // in the order given, each once; or ...
+  std::vector<VerbsCase> verbs_cases;   // ... these
+  bool all_verbs_cases = false;         // those that this run can measure
+  bool has_bytes = false;               // `bytes` are those of the command line
   bool all = false;                     // probes only where they are possible
   std::vector<std::size_t> bytes = {8, 64, 512, 1024, 4096, 16384};
   ElementType dtype = ElementType::float64;
@@ -111,6 +127,7 @@ struct Options {
   std::optional<std::size_t> iterations;
   std::size_t warmup = 200;
   bool against_mpi = false;
+  bool against_perftest = false;
   bool check = false;
   bool in_segments = false;
   bool in_node_memory = false;   // beside each row, one of it; then it is one of the ways, too

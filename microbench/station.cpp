@@ -171,6 +171,16 @@ void Station::take(std::uint32_t cable) {
   --arrived_[end.queue];
 }
 
+void Station::take_while_sending(std::uint32_t cable) {
+  if (ends_[cable].arrived == 0)
+    spin_until("take", [&] {
+      poll(1);
+      poll(0);
+      return ends_[cable].arrived > 0;
+    });
+  take(cable);
+}
+
 void Station::take_of_queue_1(std::size_t messages) {
   if (arrived_[1] < messages)
     spin_until("take", [&] {
@@ -190,6 +200,11 @@ void Station::flush(std::uint32_t cable) {
       poll(end.queue);
       return end.completed == end.posted;
     });
+}
+
+void Station::settle(std::uint32_t cable) {
+  const soft::VirtualTime* const time = soft::VirtualTime::joined();
+  if (time == nullptr || !time->is_entered()) flush(cable);
 }
 
 void Station::poll(std::uint32_t queue) {
@@ -223,7 +238,7 @@ constexpr std::size_t bursts_in_flight = 2;
 void send(Station& station, const Flow& flow, std::size_t bursts) {
   std::size_t turn = 0;
   for (std::size_t burst = 0; burst < bursts; ++burst) {
-    if (burst >= bursts_in_flight) station.take(flow.control);
+    if (burst >= bursts_in_flight) station.take_while_sending(flow.control);
     for (std::uint32_t message = 1; message <= flow.burst; ++message) {
       station.put(flow.cables[turn],
                   {.bytes = flow.bytes, .immediate = flow.immediates || message == flow.burst});
@@ -231,7 +246,7 @@ void send(Station& station, const Flow& flow, std::size_t bursts) {
     }
   }
   for (std::size_t burst = 0; burst < std::min(bursts, bursts_in_flight); ++burst)
-    station.take(flow.control);
+    station.take_while_sending(flow.control);
 }
 
 void receive(Station& station, const Flow& flow, std::size_t bursts) {
@@ -239,6 +254,7 @@ void receive(Station& station, const Flow& flow, std::size_t bursts) {
     station.take_of_queue_1(flow.immediates ? flow.burst : 1);
     station.put(flow.control, {});
   }
+  station.settle(flow.control);
 }
 
 plan::Picoseconds instant() noexcept {

@@ -42,7 +42,7 @@ struct Put {
 
 class Station {
  public:
-  static constexpr std::uint32_t sends_max = 64;  // in flight, of a cable
+  static constexpr std::uint32_t sends_max = 128;  // in flight, of a cable; perftest has as many
 
   /// Collective.  Opens the device (as ContextOptions::device) and connects the cables.  Every rank
   /// has `memory_bytes` that others write to, as many that they are written from, and further
@@ -65,10 +65,16 @@ class Station {
   void put(std::uint32_t cable, const Put& what);
   /// Takes the next message of that cable.
   void take(std::uint32_t cable);
+  /// As take(), of a rank that sends by cables of queue 1: it also polls their completions, which
+  /// otherwise would make virtual time go on in small steps.
+  void take_while_sending(std::uint32_t cable);
   /// Takes so many messages, of any cables of queue 1.
   void take_of_queue_1(std::size_t messages);
   /// Waits until all requests of a cable have been acknowledged.
   void flush(std::uint32_t cable);
+  /// In real time: waits until the last request of a cable has arrived.  What is on its way in an
+  /// emulated network needs the polls of its sender, who may be about to block, or to end.
+  void settle(std::uint32_t cable);
   /// Looks at a queue once; in virtual time, time passes if nothing is there.
   void poll(std::uint32_t queue);
 

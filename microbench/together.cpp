@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace tutti::bench {
 namespace {
@@ -34,6 +35,10 @@ void together(Exchange& exchange, const std::function<void()>& step) {
     mine.failed = true;
     mine.code = error.code();
     std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
+  } catch (const std::bad_alloc&) {
+    mine.failed = true;
+    mine.code = ErrorCode::limit_exceeded;
+    std::strncpy(mine.text, "there is not enough memory", sizeof mine.text - 1);
   }
   const std::vector<Verdict> all = gather(exchange, mine);
   const auto first =

@@ -27,7 +27,8 @@ requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchang
 std::string share(Exchange& exchange, const std::string& text);
 
 /// Runs `step`, which may throw Error, on every rank; throws the Error of the lowest rank on which
-/// it did.  Collective.  `step` itself may be collective if it fails on all ranks or on none.
+/// it did.  A std::bad_alloc counts as Error{limit_exceeded}.  Collective.  `step` itself may be
+/// collective if it fails on all ranks or on none.
 void together(Exchange& exchange, const std::function<void()>& step);
 
 }  // namespace tutti::bench

@@ -61,6 +61,24 @@ std::vector<Cell> cells_of(std::span<const Collective> collectives,
   return cells;
 }
 
+std::string remark_on_untimed(std::span<const Collective> collectives) {
+  std::vector<const char*> untimed;
+  for (const Collective one : collectives)
+    if (is_timed_from_root(one)) untimed.push_back(name_of(one));
+  if (untimed.empty()) return {};
+  const std::string names = fmt::format("{}", fmt::join(untimed, ", "));
+  if (untimed.size() == collectives.size())
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--collectives=\"{}\": these are timed from one rank to another, which "
+                            "the clocks of several hosts do not permit; give others, or ranks of "
+                            "one host",
+                            names));
+  return fmt::format(
+      "Not raced, as they are timed from one rank to another and these ranks are on several hosts, "
+      "whose clocks differ: {}.  The model of the network chooses for them.",
+      names);
+}
+
 tune::Collective tuned_as(Collective collective) {
   switch (collective) {
     case Collective::barrier:

@@ -37,6 +37,10 @@ inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
 std::vector<Cell> cells_of(std::span<const Collective> collectives,
                            std::span<const std::size_t> bytes, std::uint32_t rank_count);
 
+/// A sentence about the collectives that cannot be timed between hosts, as their clocks differ;
+/// empty: all can be.  Throws Error{invalid_argument} if none can be.
+std::string remark_on_untimed(std::span<const Collective> collectives);
+
 /// A collective as choices know it.
 tune::Collective tuned_as(Collective collective);
 

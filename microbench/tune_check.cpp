@@ -14,7 +14,9 @@ constexpr Parameter telling[] = {
     Parameter::latency,        Parameter::per_byte,        Parameter::gap,
     Parameter::inside_latency, Parameter::inside_per_byte, Parameter::inside_receive_overhead};
 constexpr std::size_t compared_most = 3;
-/// Machines differ by that from hour to hour, whatever the interval of one fit says.
+/// An interval is about the minutes of its own fit.  It says nothing of what differs from run to
+/// run (the CPUs that were given, what else is on the network), so that a change has to be larger,
+/// too.  A fifth is a judgement: prices that differ by less seldom lead to another choice.
 constexpr std::int64_t noise_share = 5;
 
 bool differs(const Figure& file, const Figure& now) {
@@ -26,9 +28,15 @@ bool differs(const Figure& file, const Figure& now) {
 
 }  // namespace
 
+std::vector<tune::Probe> probes_to_check(bool is_one_node) {
+  using tune::Probe;
+  if (is_one_node) return {Probe::inside_one_way, Probe::inside_store, Probe::inside_take};
+  return {Probe::one_way, Probe::stream, Probe::waiting, Probe::shared_port};
+}
+
 NetworkCheck check_network(const tune::Machine& file, const tune::Machine& now) {
   NetworkCheck check;
-  std::size_t compared = 0;
+  std::size_t& compared = check.compared;
   const auto is_measured = [](const Figure& figure) {
     return figure.origin == tune::Origin::measured;
   };

@@ -64,6 +64,24 @@ void sync_folder_of(const std::string& file) {
   if (folder) sync(folder.get(), folder_of(file));
 }
 
+/// The file itself, where `file` is a symbolic link to it.
+std::string where_links_lead(const std::string& file) {
+  char* const path = ::realpath(file.c_str(), nullptr);
+  if (path == nullptr) return file;  // there is none yet
+  std::string result = path;
+  std::free(path);
+  return result;
+}
+
+/// The permissions of a file; those of a new one if there is none.
+mode_t mode_of(const std::string& file) {
+  struct stat status;
+  if (::stat(file.c_str(), &status) == 0) return status.st_mode & 07777;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
 /// JSON has line ends between values alone.
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -71,6 +89,23 @@ std::string in_one_line(std::string text) {
 }
 
 }  // namespace
+
+AskedFor asked_of_machine(const tune::Fingerprint& machine, std::span<const Node> nodes) {
+  std::string runs;
+  for (std::size_t first = 0, end = 0; first < nodes.size(); first = end) {
+    while (end < nodes.size() && nodes[end] == nodes[first]) ++end;
+    runs += fmt::format("{}{}*{}", runs.empty() ? "" : ",", end - first, index_of(nodes[first]));
+  }
+  return {{"ranks", fmt::format("{}", nodes.size())},
+          {"nodes", runs},
+          {"device", machine.device},
+          {"firmware", machine.firmware},
+          {"link", machine.link},
+          {"gigabits-per-second", fmt::format("{}", machine.gigabits_per_second)},
+          {"mtu", fmt::format("{}", machine.mtu_bytes)},
+          {"cpu", machine.cpu},
+          {"registry", fmt::format("{}", machine.registry)}};
+}
 
 std::optional<std::string> text_of_file(const std::string& file) {
   try {
@@ -86,28 +121,42 @@ void replace_file(const std::string& file, const std::string& text, const char* 
   if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: is no ordinary file; {}", file, advice));
+  const std::string target = where_links_lead(file);
+  std::string other = target + ".XXXXXX";
   // Names the file that the user knows.
-  const auto refuse = [&](int error) { refuse_file(file, error, advice); };
-  const std::string other = file + ".new";
-  const detail::Descriptor descriptor(
-      ::open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (!descriptor) refuse(errno);
+  const auto require = [&](bool holds) {
+    if (!holds) refuse_file(file, errno, advice);
+  };
+  const detail::Descriptor descriptor(::mkostemp(other.data(), O_CLOEXEC));
+  require(bool(descriptor));
   try {
+    require(::fchmod(descriptor.get(), mode_of(target)) == 0);
     write_all(descriptor.get(), text, file);
     sync(descriptor.get(), file);
+    require(std::rename(other.c_str(), target.c_str()) == 0);
   } catch (const Error& error) {
     ::unlink(other.c_str());
-    throw Error(error.code(), fmt::format("{}; {}", error.what(), advice), error.system_errno());
+    const std::string why = error.what();
+    if (why.ends_with(advice)) throw;
+    throw Error(error.code(), fmt::format("{}; {}", why, advice), error.system_errno());
   }
-  if (std::rename(other.c_str(), file.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(other.c_str());
-    refuse(error);
-  }
-  sync_folder_of(file);
+  sync_folder_of(target);
 }
 
-TuneJournal::TuneJournal(const std::string& tuning_file)
+void take_rules_of(const std::string& file, tune::Tuning& tuning) {
+  const std::optional<std::string> text = text_of_file(file);
+  if (!text) return;
+  try {
+    tuning.rules = tune::parse_tuning(*text, file).rules;
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}; it was edited meanwhile and is left as it is; repair it and start "
+                            "this run again: what was found is kept in {}.journal",
+                            error.what(), file));
+  }
+}
+
+TuneJournal::TuneJournal(const std::string& tuning_file, bool fresh)
     : file_(tuning_file), name_(tuning_file + ".journal") {
   struct stat status;
   if (::stat(file_.c_str(), &status) == 0) {
@@ -117,11 +166,16 @@ TuneJournal::TuneJournal(const std::string& tuning_file)
     if (::access(file_.c_str(), W_OK) != 0) refuse_file(file_, errno, writable);
   }
   open_locked();
-  read();
+  if (!fresh) {
+    read();
+    return;
+  }
+  if (::ftruncate(descriptor_.get(), 0) != 0) refuse_file(name_, errno, writable);
+  is_made_ = true;
 }
 
 TuneJournal::~TuneJournal() {
-  if (descriptor_ && !is_begun_) ::unlink(name_.c_str());
+  if (descriptor_ && is_made_ && !is_begun_) ::unlink(name_.c_str());
 }
 
 /// Whoever has the lock of a file that has been removed meanwhile has the lock of nothing.
@@ -129,9 +183,19 @@ void TuneJournal::open_locked() {
   const auto deadline = std::chrono::steady_clock::now() + lock_patience;
   for (;;) {
     detail::Descriptor opened(
-        ::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
-    if (!opened) refuse_file(name_, errno, writable);
-    if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
+        ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NONBLOCK, 0666));
+    int error = opened ? 0 : errno;
+    is_made_ = error == 0;
+    const bool was_there = error == EEXIST;
+    if (was_there) {
+      opened = detail::Descriptor(::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+      error = opened ? 0 : errno;
+    }
+    const bool was_removed = was_there && error == ENOENT;
+    if (error != 0 && !was_removed) refuse_file(name_, error, writable);
+    if (was_removed) {
+      // In between; it is made in the next turn.
+    } else if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
       struct stat mine, there;
       if (::fstat(opened.get(), &mine) == 0 && ::stat(name_.c_str(), &there) == 0 &&
           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {

@@ -12,8 +12,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <tutti/detail/descriptor.hpp>
+#include <tutti/types.hpp>
 #include <utility>
 #include <vector>
 
@@ -24,14 +26,19 @@ namespace tutti::bench {
 /// What two runs need to have alike to share a journal: names and values.
 using AskedFor = std::vector<std::pair<std::string, std::string>>;
 
+/// What has to be alike of the machine, and of how ranks share nodes: "3*0,1*1" says that three
+/// ranks of node 0 come first, then one of node 1.
+AskedFor asked_of_machine(const tune::Fingerprint& machine, std::span<const Node> nodes);
+
 class TuneJournal {
  public:
   /// Opens the journal of a tuning file, or makes it.  Throws Error{invalid_argument} if another
   /// process writes it, if either file cannot be written, or if the journal cannot be understood.
-  explicit TuneJournal(const std::string& tuning_file);
+  /// With `fresh`, what a journal has is forgotten at once, whatever it is.
+  explicit TuneJournal(const std::string& tuning_file, bool fresh = false);
   TuneJournal(const TuneJournal&) = delete;
   TuneJournal& operator=(const TuneJournal&) = delete;
-  /// Leaves no journal behind in which nothing was found.
+  /// Leaves no journal behind that this run has made, and in which nothing was found.
   ~TuneJournal();
 
   /// Whether a run was interrupted.
@@ -57,17 +64,23 @@ class TuneJournal {
   std::string file_, name_;
   detail::Descriptor descriptor_;
   bool is_begun_ = false;
+  bool is_made_ = false;  // by this run
   AskedFor asked_ = {};
   tune::Tuning tuning_ = {};
   std::vector<tune::Finding> findings_ = {};
 };
 
+/// Takes the rules of the file as they are now, which people may have edited while a run went on.
+/// Throws Error{invalid_argument}, which names the journal, if it is no tuning file any more.
+void take_rules_of(const std::string& file, tune::Tuning& tuning);
+
 /// The text of a file; nothing if there is none.  Throws Error{invalid_argument} if it is no
 /// regular file, cannot be read, or is longer than a tuning file may be.
 std::optional<std::string> text_of_file(const std::string& file);
 
-/// Puts `text` where `file` is, as a whole or not at all.  Throws Error, "FILE: reason; ADVICE",
-/// also if a folder, a device or a pipe is there.
+/// Puts `text` where `file` is, or where the links of that name lead, as a whole or not at all.
+/// The permissions of a file that is there stay.  Throws Error, "FILE: reason; ADVICE", also if a
+/// folder, a device or a pipe is there.
 void replace_file(const std::string& file, const std::string& text, const char* advice);
 
 }  // namespace tutti::bench

@@ -15,6 +15,7 @@
 #include "microbench/mpi_side.hpp"
 #include "microbench/placement.hpp"
 #include "microbench/progress.hpp"
+#include "microbench/tune_check.hpp"
 #include "microbench/tune_explain.hpp"
 #include "microbench/tune_options.hpp"
 #include "microbench/tune_session.hpp"
@@ -29,15 +30,28 @@ namespace {
 constexpr const char* program = "tutti-tune";
 constexpr std::uint32_t verified_ranks_max = 768;
 
+/// How a run that failed ends: 1 of --check says that the fabric has changed.
+int failure_status(TuneMode mode) {
+  return mode == TuneMode::check ? status_unknown : exit_failure;
+}
+
 int run_rank(const TuneOptions& options, const Launch& launch) {
   const Rank self = launch.exchange.self();
   // Ranks that were started separately have separate terminals.
   const bool separate = std::string_view(launch.bootstrap) == "tcp";
-  return exit_status_of(program, self, self == Rank{0} || separate, [&] {
+  bool has_failed = true;
+  const int status = exit_status_of(program, self, self == Rank{0} || separate, [&] {
     if (!options.fabric.empty())
       ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", index_of(self)).c_str(), 1);
-    return run_tune_session(options, launch);
+    const int result = run_tune_session(options, launch);
+    has_failed = false;
+    return result;
   });
+  if (!has_failed || status != exit_failure) return status;
+  // After a failure the other ranks may be stuck, and MPI_Finalize would wait for them for ever.
+  const int failure = failure_status(options.mode);
+  if (launch.mpi != nullptr) launch.mpi->abort(failure);
+  return failure;
 }
 
 int run_forked(const TuneOptions& options) {
@@ -51,7 +65,10 @@ int run_forked(const TuneOptions& options) {
         if (virtual_time) virtual_time->join(index_of(exchange.self()));
         return run_rank(options, {.bootstrap = "local", .exchange = exchange});
       });
-  return exit_status_of(program, results);
+  const bool was_ended = std::any_of(results.begin(), results.end(),
+                                     [](const LocalResult& rank) { return rank.signal != 0; });
+  const int status = exit_status_of(program, results);
+  return was_ended ? failure_status(options.mode) : status;
 }
 
 int run_over_tcp(const TuneOptions& options) {
@@ -61,11 +78,7 @@ int run_over_tcp(const TuneOptions& options) {
 
 int run_under_mpi(const TuneOptions& options) {
   const std::unique_ptr<MpiSide> mpi = start_mpi();
-  const int status =
-      run_rank(options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
-  // After a failure the other ranks may be stuck, and MPI_Finalize would wait for them for ever.
-  if (status == exit_failure && options.mode != TuneMode::check) mpi->abort(status);
-  return status;
+  return run_rank(options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
 }
 
 int run_ranks(const TuneOptions& options) {
@@ -111,8 +124,10 @@ int report(const TuneOptions& options) {
   return print(fmt::format("page: {}\n", options.other_file));
 }
 
-int run_program(std::span<const char* const> arguments) {
+/// Sets `mode` as soon as it is known.
+int run_program(std::span<const char* const> arguments, TuneMode& mode) {
   const TuneOptions options = parse_tune_options(arguments);
+  mode = options.mode;
   if (!options.help.empty()) return print(options.help);
   switch (options.mode) {
     case TuneMode::tune:
@@ -137,7 +152,12 @@ int run_program(std::span<const char* const> arguments) {
 
 int main(int argument_count, char** arguments) {
   using namespace tutti::bench;
-  return exit_status_of(program, [&] {
-    return run_program({arguments, static_cast<std::size_t>(argument_count)});
+  TuneMode mode = TuneMode::tune;
+  bool has_failed = true;
+  const int status = exit_status_of(program, [&] {
+    const int result = run_program({arguments, static_cast<std::size_t>(argument_count)}, mode);
+    has_failed = false;
+    return result;
   });
+  return has_failed && status == exit_failure ? failure_status(mode) : status;
 }

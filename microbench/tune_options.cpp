@@ -1,6 +1,7 @@
 #include "microbench/tune_options.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "microbench/command_line.hpp"
 #include "microbench/words.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/tuning_table.hpp"
 #include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
@@ -21,6 +23,36 @@ constexpr Collective every_tuned[] = {
     Collective::scatter,   Collective::scan,     Collective::exscan};
 
 constexpr double budget_seconds_min = 1, budget_seconds_max = 7 * 24 * 3600;
+
+/// The first of the files that programs look for which is there; else the first one.
+std::string tuning_file_in_force() {
+  const std::vector<std::string> paths = runtime::tuning_paths();
+  for (const std::string& path : paths)
+    if (::access(path.c_str(), F_OK) == 0) return path;
+  return paths.front();
+}
+
+/// By these, calls take other times or other schedules, which no tuning file says.
+constexpr const char* special[] = {"TUTTI_PER_ROUND",
+                                   "TUTTI_CHUNK_BYTES",
+                                   "TUTTI_NOTIFY",
+                                   "TUTTI_WAIT",
+                                   "TUTTI_CHECK",
+                                   "TUTTI_SINGLE_COPY_BYTES",
+                                   "TUTTI_REGISTER_BUFFERS",
+                                   "TUTTI_DOMAINS_ABOVE",
+                                   "TUTTI_RANKS_PER_DOMAIN",
+                                   "TUTTI_SHARED_NOTIFICATIONS"};
+
+void refuse_special_environment() {
+  for (const char* const name : special)
+    if (std::getenv(name) != nullptr)
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("{}: what is found would hold for programs with the same value alone, "
+                      "and a tuning file does not say so; unset it",
+                      name));
+}
 
 /// The options as text, before they are parsed.
 struct Words {
@@ -36,8 +68,11 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
   line.add("--local", words.local,
            "fork that many ranks on this machine; default: the ranks are those of mpirun or "
            "TUTTI_RANK");
-  line.add("--collectives", words.collectives,
-           "which are tuned, default all: " + names_of(every_tuned));
+  line.add(
+      "--collectives", words.collectives,
+      "which are tuned, default all: " + names_of(every_tuned) +
+          "; between hosts, whose clocks differ, those that are timed from one rank to another "
+          "are left out, and named: rooted ones and scans");
   line.add("--bytes", words.bytes,
            fmt::format("contribution of each rank (of allgather, alltoall, gather and scatter: of "
                        "each block); default {}",
@@ -76,13 +111,15 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
   line.add("--agreement", words.agreement,
            "with --explain: identical, reproducible or relaxed; default identical");
   line.add("--file", words.file,
-           "with --explain, --check and --report: the tuning file; default: that of --out");
+           "with --explain, --check and --report: the tuning file; default: the one that programs "
+           "find: TUTTI_TUNING_FILE, that of --out, or /etc/tutti/tuning.json");
   line.add_flag("--verify", words.verify,
                 "print how far choices are from the best ones, by the model, over a grid of "
                 "networks, shapes and sizes; takes hours");
   line.add_flag("--check", words.check,
-                "repeat three probes in two seconds; exit status 1 if the fabric has changed by "
-                "more than noise since the file was made");
+                "in two seconds, measure the three figures again that say most about the fabric; "
+                "exit status 0: it is what the file says, 1: it has changed by more than noise, 2: "
+                "bad input, 3: nothing could be compared, or measuring has failed");
   line.add("--diff", 2, words.diff, "print what differs between two tuning files");
   line.add(
       "--report", words.report,
@@ -233,17 +270,16 @@ void understand_file(const Words& words, TuneOptions& options) {
     options.file = words.diff[0];
     options.other_file = words.diff[1];
   } else {
-    options.file = default_tuning_file();
-    options.is_default_file = true;
+    const char* const named = std::getenv("TUTTI_TUNING_FILE");
+    const bool is_named = options.mode != TuneMode::tune && named != nullptr && named[0] != '\0';
+    options.file = is_named                         ? named
+                   : options.mode == TuneMode::tune ? default_tuning_file()
+                                                    : tuning_file_in_force();
+    options.is_default_file = !is_named;
     if (options.file.empty() && options.mode == TuneMode::tune)
       throw Error(ErrorCode::invalid_argument,
                   "--out: expected a file to write to, as neither XDG_CONFIG_HOME nor HOME says "
                   "where it is by default; add it");
-    if (options.file.empty() &&
-        (options.mode == TuneMode::check || options.mode == TuneMode::report))
-      throw Error(ErrorCode::invalid_argument,
-                  "--file: expected a tuning file, as neither XDG_CONFIG_HOME nor HOME says where "
-                  "it is by default; add it");
   }
   if (words.report) options.other_file = *words.report;
   const auto refuse_empty = [&](const char* option, bool given) {
@@ -277,6 +313,7 @@ void understand(const Words& words, TuneOptions& options) {
   parse_collectives(words.collectives.value_or("all"), options);
   if (words.budget) options.budget = options.verify_budget = parse_budget(*words.budget);
   if (words.seed) options.seed = parse_number<std::uint64_t>("--seed", *words.seed, 0, UINT64_MAX);
+  if (options.mode == TuneMode::tune) refuse_special_environment();
   understand_fabric(words, options);
   understand_file(words, options);
 }
@@ -288,12 +325,8 @@ std::span<const Collective> tuned_collectives() {
 }
 
 std::string default_tuning_file() {
-  const char* const configuration = std::getenv("XDG_CONFIG_HOME");
-  if (configuration != nullptr && configuration[0] == '/')
-    return std::string(configuration) + "/tutti/tuning.json";
-  const char* const home = std::getenv("HOME");
-  if (home != nullptr && home[0] != '\0') return std::string(home) + "/.config/tutti/tuning.json";
-  return {};
+  const std::vector<std::string> paths = runtime::tuning_paths();
+  return paths.size() > 1 ? paths.front() : "";  // the last one is that of all users
 }
 
 TuneOptions parse_tune_options(std::span<const char* const> arguments) {

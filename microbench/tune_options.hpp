@@ -48,8 +48,8 @@ struct TuneOptions {
 /// Throws Error{invalid_argument} in one line that names the value and what was expected.
 TuneOptions parse_tune_options(std::span<const char* const> arguments);
 
-/// $XDG_CONFIG_HOME/tutti/tuning.json, else ~/.config/tutti/tuning.json; where every program finds
-/// it.  Empty: neither variable is set.
+/// Where a file is written by default: the user's own of those that programs look for.  Empty: no
+/// variable says where that is.
 std::string default_tuning_file();
 
 /// The collectives that there is something to find for, the most important ones first.

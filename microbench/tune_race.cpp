@@ -10,17 +10,16 @@
 #include "microbench/measure.hpp"
 #include "microbench/reference.hpp"
 #include "microbench/together.hpp"
+#include "microbench/tune_options.hpp"
 #include "microbench/tutti_side.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/first_call.hpp"
 #include "runtime/shared_ring.hpp"
-#include "tune/race.hpp"
 
 namespace tutti::bench {
 namespace {
 
 constexpr std::size_t batch_calls_max = 20'000;
-constexpr std::uint32_t blocks_alone = 6;  // of a single candidate
 
 Options options_of(const Cell& cell) {
   Options options;
@@ -38,12 +37,9 @@ class Sampled {
   Sampled(std::unique_ptr<TuttiSubject> subject, const RaceTrack& track)
       : track_(track), subject_(std::move(subject)) {
     if (track.is_virtual) return;
-    for (const std::size_t calls : {std::size_t{2}, std::size_t{16}}) {
-      const double each = sample_batch(*subject_, calls, track.timer, track.exchange);
-      const double wanted = track.batch_ns / std::max(each, 1.0);
-      calls_ =
-          static_cast<std::size_t>(std::clamp(wanted, 1.0, static_cast<double>(batch_calls_max)));
-    }
+    calls_ = calls_of_batch(track.batch_ns, [&](std::size_t calls) {
+      return sample_batch(*subject_, calls, track.timer, track.exchange);
+    });
   }
 
   plan::Picoseconds sample() {
@@ -124,6 +120,48 @@ plan::Picoseconds median_of(std::vector<plan::Picoseconds> times) {
 
 }  // namespace
 
+std::size_t calls_of_batch(double batch_ns,
+                           const std::function<double(std::size_t)>& time_of_a_call) {
+  std::size_t result = 1;
+  for (const std::size_t calls : {std::size_t{2}, std::size_t{16}}) {
+    if (calls > 2 && calls > result) break;  // they would take longer than a batch is to take
+    const double wanted = batch_ns / std::max(time_of_a_call(calls), 1.0);
+    result =
+        static_cast<std::size_t>(std::clamp(wanted, 1.0, static_cast<double>(batch_calls_max)));
+  }
+  return result;
+}
+
+tune::RaceResult run_alone(const std::function<plan::Picoseconds()>& sample,
+                           const std::function<bool()>& may_go_on, bool is_exact) {
+  std::vector<plan::Picoseconds> times;
+  do times.push_back(sample());
+  while (!is_exact && times.size() < blocks_alone && may_go_on());
+  tune::RaceResult result;
+  result.blocks = result.samples = static_cast<std::uint32_t>(times.size());
+  result.is_noisy = !is_exact && times.size() < blocks_alone;
+  result.times = {median_of(std::move(times))};
+  return result;
+}
+
+void price_anew(tune::Finding& finding, const RaceTrack& track) {
+  const tune::Topology topology = track.communicator.implementation().topology();
+  std::optional<tune::CollectiveRequest> request;
+  for (const Collective one : tuned_collectives())
+    if (tuned_as(one) == finding.collective && finding.nodes == topology.node_count() &&
+        finding.ranks_per_node == topology.largest_node())
+      request = request_of({one, finding.bytes, finding.agreement}, track);
+  if (request && tune::operator_class_of(*request) != finding.operators) request.reset();
+  const auto price = [&](tune::Timing& timing) {
+    timing.predicted = 0;
+    if (!request) return;
+    if (const auto choice = choice_named(timing.choice, *request, topology, track))
+      timing.predicted = choice->cost();
+  };
+  price(finding.winner);
+  for (tune::Timing& other : finding.others) price(other);
+}
+
 tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
   const Communicator::Implementation& ranks = track.communicator.implementation();
   const Options options = options_of(cell);
@@ -178,20 +216,23 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
   const std::uint32_t rank_count = track.exchange.rank_count();
   const Rank self = track.exchange.self();
   const Options options = options_of(cell);
-  Buffers buffers(cell.collective == Collective::barrier
-                      ? BufferBytes{}
-                      : buffer_bytes(cell.collective, options, cell.bytes, self, rank_count));
+  std::optional<Buffers> buffers;
+  together(track.exchange, [&] {
+    buffers.emplace(cell.collective == Collective::barrier
+                        ? BufferBytes{}
+                        : buffer_bytes(cell.collective, options, cell.bytes, self, rank_count));
+  });
+  // Where there is no time to prepare all of them, the first ones race alone.
   std::deque<Sampled> ready;
-  for (const tune::Choice& choice : racers.choices)
-    ready.emplace_back(subject_of(cell, choice.name(), buffers, track), track);
+  for (const tune::Choice& choice : racers.choices) {
+    if (!ready.empty() && !may_go_on()) break;
+    ready.emplace_back(subject_of(cell, choice.name(), *buffers, track), track);
+  }
 
   const auto sample = [&](std::uint32_t racer) { return ready[racer].sample(); };
   tune::RaceResult result;
   if (ready.size() == 1) {
-    std::vector<plan::Picoseconds> times;
-    do times.push_back(sample(0));
-    while (!track.is_virtual && times.size() < blocks_alone && may_go_on());
-    result.times = {median_of(times)};
+    result = run_alone([&] { return sample(0); }, may_go_on, track.is_virtual);
   } else {
     Sampled probe(std::make_unique<TuttiSubject>(track.communicator, barrier(track.communicator),
                                                  track.meeting),
@@ -201,6 +242,8 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
         static_cast<std::uint32_t>(ready.size()), sample, [&] { return probe.sample(); },
         [&] { return std::exchange(has_begun, true) ? may_go_on() : true; }, {.seed = track.seed});
   }
+
+  if (ready.size() < racers.choices.size()) result.is_noisy = true;
 
   const tune::Topology topology = track.communicator.implementation().topology();
   tune::Finding finding{.collective = request.collective,

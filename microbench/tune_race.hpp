@@ -12,6 +12,7 @@
 #include "microbench/timer.hpp"
 #include "microbench/tune_cells.hpp"
 #include "tune/choose.hpp"
+#include "tune/race.hpp"
 #include "tune/tuning.hpp"
 
 namespace tutti::bench {
@@ -43,7 +44,24 @@ struct Racers {
 };
 Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track);
 
-/// Races on the real path.  Collective.  `may_go_on` returns the same on all ranks.  Throws Error,
+/// Prices the choices of a finding on the machine that was measured.  The price is 0, unknown,
+/// where the finding is about ranks on other nodes than these, or a choice is none here.
+/// Collective.
+void price_anew(tune::Finding& finding, const RaceTrack& track);
+
+/// How many calls take about as long as a batch is to take.  `time_of_a_call(calls)` measures so
+/// many: two, then sixteen if that takes no longer than a batch.
+std::size_t calls_of_batch(double batch_ns,
+                           const std::function<double(std::size_t)>& time_of_a_call);
+
+/// The samples of a cell that has a single candidate: it has won, and the number is how long it
+/// takes.  There is no control, so that it is noisy if the time ended before `blocks_alone`.
+inline constexpr std::uint32_t blocks_alone = 6;
+tune::RaceResult run_alone(const std::function<plan::Picoseconds()>& sample,
+                           const std::function<bool()>& may_go_on, bool is_exact);
+
+/// Races on the real path.  Collective.  `may_go_on` returns the same on all ranks; if there is no
+/// time to prepare all racers, the first ones race, and the finding is noisy.  Throws Error,
 /// alike on all ranks, if an operation cannot be made, and RunFailed.
 tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request,
                         const Racers& racers, const RaceTrack& track,

@@ -108,19 +108,29 @@ class TuneRun {
         progress_(is_first() ? stderr : nullptr, program) {}
 
   int tune() {
+    const std::string untimed = placement_.one_machine || options_.network_only
+                                    ? ""
+                                    : remark_on_untimed(options_.collectives);
+    if (!untimed.empty()) remarks_.push_back(untimed);
     begin();
     if (!is_resumed_) measure_network();
     share_begin();
-    race_cells();
+    const tune::Knowledge machine = tune::untuned(tuning_.machine);
+    race_cells(machine);
+    const RaceTrack track = track_on(machine);
+    for (tune::Finding& kept : tuning_.findings)
+      if (!is_replaced(kept)) price_anew(kept, track);
     finish();
     return 0;
   }
 
-  /// Returns 1 on rank 0 if the network is not what the file says.
+  /// Returns status_changed or status_unknown on rank 0 if the network is not what the file says,
+  /// or if nothing can be compared.
   int check() {
     together(exchange_, [&] {
       if (!is_first()) return;
-      const tune::Tuning tuning = read_tuning(options_.file);
+      const tune::Tuning tuning =
+          options_.is_default_file ? tuning_in_force() : read_tuning(options_.file);
       const tune::Applicability found = tune::applicability(tuning.made_on, made_on_);
       if (found.applies == tune::Applies::no)
         throw Error(
@@ -128,31 +138,49 @@ class TuneRun {
             fmt::format("{}: {}; give the file of this fabric (--file)", options_.file, found.why));
       tuning_ = tuning;
     });
-    const std::vector<tune::Sample> samples = probe(check_probes);
+    const std::vector<tune::Sample> samples =
+        probe(check_probes, probes_to_check(topology_.is_one_node()));
     if (!is_first()) return 0;
     const NetworkCheck result =
         check_network(tuning_.machine, tune::fit(samples, untuned_.machine, options_.seed).machine);
     std::fputs(result.text.c_str(), stdout);
     std::fflush(stdout);
-    return result.has_changed ? 1 : 0;
+    if (result.has_changed) return status_changed;
+    return result.compared > 0 ? 0 : status_unknown;
   }
 
  private:
   bool is_first() const { return exchange_.self() == Rank{0}; }
 
+  /// The file that programs find here if none is named.
+  tune::Tuning tuning_in_force() const {
+    runtime::ContextSettings settings = context_->implementation().settings;
+    settings.tuning = TuningMode::file;
+    settings.tuning_file.clear();
+    runtime::FoundTable found = runtime::find_table(settings, made_on_);
+    if (found.table) return std::move(found.table->tuning);
+    throw Error(ErrorCode::invalid_argument,
+                found.remarks.empty()
+                    ? fmt::format("there is no tuning file: looked for {}; give one (--file)",
+                                  fmt::join(runtime::tuning_paths(), ", "))
+                    : fmt::format("{}; give the file of this fabric (--file)",
+                                  fmt::join(found.remarks, "; ")));
+  }
+
   /// What has to be alike for two starts to be one run.
-  AskedFor asked_for() const {
+  AskedFor asked_for() {
     std::vector<const char*> collectives;
     for (const Collective one : options_.collectives) collectives.push_back(name_of(one));
-    return {{"collectives", fmt::format("{}", fmt::join(collectives, ","))},
-            {"bytes", fmt::format("{}", fmt::join(options_.bytes, ","))},
-            {"seed", fmt::format("{}", options_.seed)},
-            {"ranks", fmt::format("{}", topology_.rank_count)},
-            {"nodes", fmt::format("{}", topology_.node_count())},
-            {"device", context_->device_name()},
-            {"fabric", options_.fabric},
-            {"virtual-time", options_.virtual_time ? "yes" : "no"},
-            {"network-only", options_.network_only ? "yes" : "no"}};
+    AskedFor asked{{"collectives", fmt::format("{}", fmt::join(collectives, ","))},
+                   {"bytes", fmt::format("{}", fmt::join(options_.bytes, ","))},
+                   {"seed", fmt::format("{}", options_.seed)},
+                   {"fabric", options_.fabric},
+                   {"virtual-time", options_.virtual_time ? "yes" : "no"},
+                   {"network-only", options_.network_only ? "yes" : "no"}};
+    const AskedFor machine =
+        asked_of_machine(made_on_, communicator_.implementation().neighbours.nodes.node);
+    asked.insert(asked.end(), machine.begin(), machine.end());
+    return asked;
   }
 
   /// Opens the files, and finds out what is there already.
@@ -160,10 +188,10 @@ class TuneRun {
     together(exchange_, [&] {
       if (!is_first()) return;
       if (options_.is_default_file) make_folder_of(options_.file);
-      journal_.emplace(options_.file);
+      journal_.emplace(options_.file, options_.fresh);
       const std::optional<std::string> text = text_of_file(options_.file);
       if (text) begin_with(*text);
-      if (journal_->is_begun() && !options_.fresh) {
+      if (journal_->is_begun()) {
         journal_->require_same(asked_for());
         std::vector<tune::Rule> rules = std::move(tuning_.rules);  // may have changed meanwhile
         tuning_ = journal_->tuning();
@@ -188,18 +216,20 @@ class TuneRun {
                         "was measured",
                         options_.file, found.why));
       if (found.applies == tune::Applies::stale && !options_.fresh)
-        progress_.say(
-            fmt::format("{}: {}; its findings are measured anew", options_.file, found.why));
-      // What was found by another version of the registry means something else.
-      if (tuning_.made_on.registry != made_on_.registry) tuning_.findings.clear();
+        progress_.say(fmt::format("{}: {}; its findings are forgotten and measured anew",
+                                  options_.file, found.why));
+      // What was found on another machine, or by another version of the registry, is not said of
+      // this one.
+      if (found.applies != tune::Applies::yes) tuning_.findings.clear();
     }
     if (options_.fresh) tuning_.findings.clear();
   }
 
-  std::vector<tune::Sample> probe(Seconds most) {
+  std::vector<tune::Sample> probe(Seconds most, std::vector<tune::Probe> only = {}) {
     return probe_network(exchange_, communicator_.implementation().neighbours.nodes.node,
                          {.device = context_->implementation().settings.device,
-                          .budget = std::chrono::duration_cast<Timeout>(most)});
+                          .budget = std::chrono::duration_cast<Timeout>(most),
+                          .only = std::move(only)});
   }
 
   /// Takes a share of the budget; in virtual time probes are exact at once.
@@ -272,7 +302,25 @@ class TuneRun {
   }
   bool is_found(const Cell& cell) const { return found(cell) != nullptr; }
 
-  void race_cells() {
+  /// Whether a finding of this run takes the place of an older one.
+  bool is_replaced(const tune::Finding& kept) const {
+    return std::any_of(found_.begin(), found_.end(), [&](const tune::Finding& one) {
+      return one.is_about_same(kept) && (kept.is_noisy || !one.is_noisy);
+    });
+  }
+
+  RaceTrack track_on(const tune::Knowledge& machine) {
+    return {.communicator = communicator_,
+            .exchange = exchange_,
+            .timer = timer_,
+            .meeting = meeting_,
+            .machine = machine,
+            .untuned = untuned_,
+            .is_virtual = options_.virtual_time,
+            .has_faults = options_.virtual_time && has_faults()};
+  }
+
+  void race_cells(const tune::Knowledge& machine) {
     if (options_.network_only) return;
     if (placement_.oversubscribed && !options_.virtual_time) {
       remarks_.push_back(
@@ -281,17 +329,9 @@ class TuneRun {
           "CPUs.");
       return;
     }
-    const tune::Knowledge machine = tune::untuned(tuning_.machine);
     take_into_force(machine);
     const std::vector<Cell> cells = cells_in_order();
-    RaceTrack track{.communicator = communicator_,
-                    .exchange = exchange_,
-                    .timer = timer_,
-                    .meeting = meeting_,
-                    .machine = machine,
-                    .untuned = untuned_,
-                    .is_virtual = options_.virtual_time,
-                    .has_faults = options_.virtual_time && has_faults()};
+    RaceTrack track = track_on(machine);
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::size_t left = cells.size() - i;
       progress_.show(i, cells.size(), budget_.left().count(), text_of(cells[i]));
@@ -419,6 +459,7 @@ class TuneRun {
       if (!is_first()) return;
       tune::Tuning result = tuning_;
       for (const tune::Finding& finding : found_) take_in(result.findings, finding);
+      take_rules_of(options_.file, result);
       journal_->finish(result);
       progress_.end();
       std::fputs(tune_summary({.options = options_,

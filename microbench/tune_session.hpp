@@ -13,9 +13,9 @@
 
 namespace tutti::bench {
 
-/// Tunes, or with --check compares, and prints on rank 0.  Collective.  Returns the exit status; 1
-/// of --check on rank 0: the fabric has changed.  Throws Error, alike on all ranks where the user's
-/// values are at fault, and RunFailed.
+/// Tunes, or with --check compares, and prints on rank 0.  Collective.  Returns the exit status;
+/// that of --check is status_changed or status_unknown on rank 0.  Throws Error, alike on all ranks
+/// where the user's values are at fault, and RunFailed.
 int run_tune_session(const TuneOptions& options, const Launch& launch);
 
 /// Adds a finding in place of an older one about the same, unless this one is noisy and that one is

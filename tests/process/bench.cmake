@@ -1,5 +1,5 @@
 if(TARGET tutti-bench)
-  foreach(group results virtual_time refusals bounds tcp)
+  foreach(group results virtual_time refusals bounds tcp verbs)
     add_test(NAME bench_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bench_cli.sh
       $<TARGET_FILE:tutti-bench> $<TARGET_FILE:tutti-info> ${group})
     set_tests_properties(bench_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)

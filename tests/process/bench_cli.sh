@@ -420,6 +420,55 @@ tcp() {
   [ -s "$folder/3" ] && fail "rank 3 prints: $(cat "$folder/3")"
 }
 
+# The cases of the verbs layer, each on the software device; in virtual time they are the model.
+verbs() {
+  local short=(--iterations 3 --bytes 64,4K --format json) case output virtual
+  for case in latency message_rate bandwidth fan_out registration connection; do
+    expect 0 "\"case\":\"$case\".*\"device\":\"soft0:1\",\"virtual\":false,.*\"evidence\":\"measured\"" \
+      "$bench" $case --local 2 "${short[@]}"
+  done
+  expect 0 '"case":"fan_out","bytes":8,"queue_pairs":64,.*"messages_per_second":[1-9]' \
+    "$bench" fan_out --local 2 "${short[@]}"
+  expect 0 '"case":"deregistration","bytes":4096,.*"us":[0-9.]*[1-9]' \
+    "$bench" registration --local 1 "${short[@]}"
+  expect 0 '"case":"queue_pair",.*"us":[1-9]' "$bench" connection --local 2 "${short[@]}"
+  expect 0 '"case":"incast","bytes":4096,"queue_pairs":null,"senders":2,.*"evidence":"model"' \
+    "$bench" incast --local 3 "${short[@]}"
+  expect 0 '"case":"shared_port","bytes":64,.*"senders":2,.*"evidence":"model"' \
+    "$bench" shared_port --local 4 --ranks-per-node 2 "${short[@]}"
+  expect 0 '"case":"latency",.*"fabric":"fdr","evidence":"measured",.*"us":(0\.9|[1-9])' \
+    "$bench" latency,message_rate --local 2 --fabric fdr "${short[@]}"
+  expect 0 '^case +bytes +pairs +senders +M messages/s +GB/s +us +MAD +min +evidence$' \
+    "$bench" verbs --local 3 --iterations 3
+  expect 0 'model: an emulated device has no switch' "$bench" incast --local 3 --iterations 3
+  expect 0 '^case,bytes,queue_pairs,senders,' "$bench" latency --local 2 --iterations 3 --format csv
+  local run=(--local 4 --ranks-per-node 2 --virtual-time --fabric fdr --iterations 1 --format json)
+  virtual=$("$bench" latency,message_rate --bytes 8 "${run[@]}")
+  [ "$virtual" = "$(taskset -c 0 "$bench" latency,message_rate --bytes 8 "${run[@]}")" ] ||
+    fail "virtual time differs: $virtual"
+  virtual+=$(taskset -c 0 "$bench" bandwidth,shared_port --bytes 8,64K "${run[@]}")
+  # o + L + 8 G + o_r; nearly 1 / g, also of two ranks that share the port; 1 / G
+  for output in '"case":"latency","bytes":8,.*"us":0.901176,' \
+    '"case":"message_rate",.*"messages_per_second":99[0-9]{5}\.' \
+    '"case":"shared_port","bytes":8,.*"senders":2,.*"evidence":"model",.*"messages_per_second":99[0-9]{5}\.' \
+    '"case":"shared_port","bytes":65536,.*"senders":2,.*"gigabytes_per_second":6\.[78]' \
+    '"case":"bandwidth","bytes":65536,.*"gigabytes_per_second":6\.[78]'; do
+    grep -Eq -- "$output" <<<"$virtual" || fail "no $output in: $virtual"
+  done
+  if command -v ib_write_bw >/dev/null && [ -e "$(dirname "$bench")/../lib/softverbs-shim" ]; then
+    expect 0 '"case":"latency",.*"tool":"ib_write_lat","figure":[0-9.]+,"unit":"us","ratio":[0-9.]+' \
+      "$bench" latency,message_rate --local 2 --bytes 8 --iterations 1 --against perftest --format json
+  fi
+  expect 0 'nothing beside perftest: ib_write_bw and ib_write_lat are not installed' \
+    env PATH=/nowhere "$bench" latency --local 2 --bytes 8 --iterations 3 --against perftest
+
+  refuse 'incast needs 3 ranks or more, this run has 2: start more' "$bench" incast --local 2
+  refuse 'latency needs 2 ranks or more, this run has 1: ' "$bench" latency --local 1
+  refuse 'shared_port needs 2 ranks or more on rank 0.s node' "$bench" shared_port --local 2
+  refuse '--virtual-time="connection": expected messages' "$bench" connection --local 2 --virtual-time
+  refuse '--out="/nowhere/x"' "$bench" latency --local 2 --out /nowhere/x
+}
+
 $group
 [ $failures = 0 ] || exit 1
 echo "all as promised"

@@ -54,6 +54,8 @@ refusals() {
   refuse '1 rank: expected 2 or more.*--local 2' "$tune" --local 1 --out "$file"
   refuse "$file: there is no such file" "$tune" --show "$file"
   refuse "$file: there is no such file" "$tune" --check --local 2 --file "$file"
+  refuse 'there is no tuning file: looked for .*/etc/tutti' "$tune" --check --local 2
+  refuse 'TUTTI_WAIT: .*; unset it' env TUTTI_WAIT=block "$tune" --local 2 --out "$file"
   refuse "$file: there is no such file" "$tune" --diff "$file" "$file"
   refuse 'TUTTI_NONSENSE' env TUTTI_NONSENSE=1 "$tune" --local 2 --out "$file"
   [ -z "$(ls -A "$folder")" ] || fail "refused runs have left $(ls -A "$folder")"
@@ -73,6 +75,16 @@ refusals() {
   refuse "$file: .*; give another file.*--fresh" "${other[@]}"
   cmp -s "$file" "$folder/before.json" || fail "a refused run has changed the file"
   expect 0 "file: $file" "${other[@]}" --fresh
+
+  # Findings of this machine are kept, and priced by the network as it is now.
+  cp "$folder/before.json" "$file"
+  sed -i 's/"predicted_ps": [0-9]*/"predicted_ps": 7/g' "$file"
+  expect 0 "file: $file" "$tune" "${virtual[@]}" --collectives barrier --out "$file"
+  cmp "$file" "$folder/before.json" || fail "findings that were kept have other prices"
+  # Those of another processor are not said of this one.
+  sed -i 's/"cpu": "simulated"/"cpu": "another"/' "$file"
+  expect 0 'forgotten and measured anew' "$tune" "${virtual[@]}" --collectives barrier --out "$file"
+  grep -q '"collective": "allreduce"' "$file" && fail "findings of another processor are kept"
 
   # A run that was interrupted is not continued as another one.
   cp "$folder/before.json" "$file"
@@ -149,6 +161,13 @@ modes() {
   expect 0 'What would flip it' "$tune" --explain barrier --ranks 9 --file "$file"
   expect 0 'What would flip it' "$tune" --explain barrier --ranks 9
   expect 0 'within noise' "$tune" --check "${virtual[@]}" --file "$file"
+  # What the fabric is now, and what cannot be said, have statuses of their own.
+  sed -E '/"(latency|gap)_ps"/s/[0-9]+/1/g' "$file" >"$folder/other.json"
+  expect 1 'fabric has changed' "$tune" --check "${virtual[@]}" --file "$folder/other.json"
+  sed 's/"measured"/"preset"/g' "$file" >"$folder/other.json"
+  expect 3 'Nothing can be compared' "$tune" --check "${virtual[@]}" --file "$folder/other.json"
+  expect 0 'within noise' env TUTTI_TUNING_FILE="$file" "$tune" --check "${virtual[@]}"
+  expect 0 "by file $file" env TUTTI_TUNING_FILE="$file" "$tune" --explain barrier --ranks 9
   expect 0 "$folder/t.html" "$tune" --report "$folder/t.html" --file "$file"
   grep -q '</html>' "$folder/t.html" || fail "the report is no page"
   cp "$file" "$folder/before.json"

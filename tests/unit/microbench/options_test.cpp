@@ -105,6 +105,30 @@ TEST(Options, bad_values_are_named_with_what_was_expected) {
   expect_refused({"allreduce", "--against", "mpi", "--local", "2"}, {"--local", "mpirun"});
 }
 
+TEST(Options, cases_of_the_verbs_layer_are_a_run_of_their_own) {
+  const Options options = parse({"latency,incast", "--bytes", "1,64K", "--local", "3"});
+  EXPECT_EQ(options.verbs_cases, (std::vector<VerbsCase>{VerbsCase::latency, VerbsCase::incast}));
+  EXPECT_TRUE(options.collectives.empty());
+  EXPECT_EQ(options.bytes, (std::vector<std::size_t>{1, 65536}));
+  EXPECT_FALSE(parse({"latency"}).has_bytes);
+  EXPECT_TRUE(parse({"bandwidth", "--against", "perftest"}).against_perftest);
+  EXPECT_EQ(parse({"verbs"}).verbs_cases.size(), 8u);
+  EXPECT_EQ(parse({"verbs", "--virtual-time", "--local", "2"}).verbs_cases.size(), 6u)
+      << "setting up takes no virtual time";
+  expect_refused({"latency,allreduce"}, {"allreduce", "latency", "a run of their own"});
+  expect_refused({"latency,latency"}, {"latency", "once"});
+  expect_refused({"latency", "--bytes", "0"}, {"--bytes", "0", "1 to 256M"});
+  expect_refused({"latency", "--bytes", "1G"}, {"--bytes", "1G", "1 to 256M"});
+  expect_refused({"bandwidth", "--check"}, {"bandwidth", "--check", "leave one"});
+  expect_refused({"bandwidth", "--dtype", "int32"}, {"bandwidth", "--dtype"});
+  expect_refused({"bandwidth", "--against", "mpi"}, {"--against", "mpi", "perftest"});
+  expect_refused({"allreduce", "--against", "perftest"}, {"--against", "perftest", "mpi"});
+  expect_refused({"latency", "--against", "perftest", "--virtual-time", "--local", "2"},
+                 {"--against", "perftest", "real time"});
+  expect_refused({"registration", "--virtual-time", "--local", "2"},
+                 {"--virtual-time", "registration", "leave it out"});
+}
+
 TEST(Options, virtual_time_needs_local_ranks_and_has_a_network) {
   const Options options = parse({"all", "--virtual-time", "--local", "3"});
   EXPECT_TRUE(options.virtual_time);

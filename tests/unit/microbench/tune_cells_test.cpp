@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
+#include <tutti/status.hpp>
 
 #include "microbench/tune_options.hpp"
 
@@ -50,6 +52,14 @@ TEST(TuneCells, a_cell_has_a_text) {
 TEST(TuneCells, every_collective_has_a_schedule) {
   for (const Collective collective : tuned_collectives())
     EXPECT_STREQ(tune::name_of(tuned_as(collective)), name_of(collective));
+}
+
+TEST(TuneCells, what_cannot_be_timed_between_hosts_is_named) {
+  const Collective some[] = {Collective::allreduce, Collective::reduce, Collective::scan};
+  const std::string remark = remark_on_untimed(some);
+  EXPECT_NE(remark.find("reduce, scan"), std::string::npos) << remark;
+  EXPECT_EQ(remark_on_untimed(std::span(some).first(1)), "");
+  EXPECT_THROW(remark_on_untimed(std::span(some).subspan(1)), Error);
 }
 
 }  // namespace

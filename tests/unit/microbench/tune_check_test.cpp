@@ -21,6 +21,7 @@ Machine machine_with(std::int64_t latency, std::int64_t half_width) {
 TEST(TuneCheck, the_same_is_the_same) {
   const NetworkCheck check = check_network(machine_with(850'000, 1000), machine_with(850'000, 500));
   EXPECT_FALSE(check.has_changed);
+  EXPECT_EQ(check.compared, 2u);
   EXPECT_NE(check.text.find("latency_ps"), std::string::npos) << check.text;
   EXPECT_NE(check.text.find("within noise"), std::string::npos) << check.text;
 }
@@ -41,6 +42,7 @@ TEST(TuneCheck, more_is_a_change_in_both_directions) {
 TEST(TuneCheck, what_was_not_measured_is_not_compared) {
   const NetworkCheck check = check_network(tune::machine_preset("fdr"), machine_with(1, 0));
   EXPECT_FALSE(check.has_changed);
+  EXPECT_EQ(check.compared, 0u);
   EXPECT_NE(check.text.find("Nothing can be compared"), std::string::npos) << check.text;
 }
 

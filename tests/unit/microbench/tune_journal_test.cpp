@@ -162,6 +162,73 @@ TEST_F(TuneJournalTest, a_file_that_cannot_be_written_is_refused_at_the_beginnin
   EXPECT_NE(refusal().find("no ordinary file"), std::string::npos);
 }
 
+TEST_F(TuneJournalTest, another_machine_or_shape_is_another_run) {
+  const tune::Fingerprint machine = tuning_of("fdr").made_on;
+  const std::vector<Node> three_one{Node{0}, Node{0}, Node{0}, Node{1}};
+  const std::vector<Node> two_two{Node{0}, Node{0}, Node{1}, Node{1}};
+  {
+    TuneJournal journal(file_);
+    journal.begin(asked_of_machine(machine, three_one), tuning_of("fdr"));
+  }
+  const TuneJournal journal(file_);
+  journal.require_same(asked_of_machine(machine, three_one));
+  EXPECT_THROW(journal.require_same(asked_of_machine(machine, two_two)), Error);
+  std::vector<tune::Fingerprint> others(6, machine);
+  others[0].device = "mlx5_0";
+  others[1].firmware = "20.1";
+  others[2].link = "Ethernet";
+  others[3].gigabits_per_second = 100;
+  others[4].mtu_bytes = 1024;
+  others[5].cpu = "another";
+  for (const tune::Fingerprint& other : others)
+    EXPECT_THROW(journal.require_same(asked_of_machine(other, three_one)), Error);
+}
+
+TEST_F(TuneJournalTest, fresh_forgets_whatever_is_there_at_once) {
+  std::ofstream(file_ + ".journal") << "nonsense\nnonsense\n";
+  TuneJournal journal(file_, true);
+  EXPECT_FALSE(journal.is_begun());
+  EXPECT_EQ(content_of(file_ + ".journal"), "");
+}
+
+TEST_F(TuneJournalTest, a_file_that_was_there_stays_there) {
+  std::ofstream(file_ + ".journal") << "one line";
+  { TuneJournal journal(file_); }
+  EXPECT_EQ(content_of(file_ + ".journal"), "one line");
+}
+
+TEST_F(TuneJournalTest, a_replaced_file_keeps_its_links_and_permissions) {
+  const std::string link = folder_ + "/link.json";
+  std::ofstream(file_) << "before";
+  ASSERT_EQ(::chmod(file_.c_str(), 0640), 0);
+  ASSERT_EQ(::symlink(file_.c_str(), link.c_str()), 0);
+  replace_file(link, "after", "");
+  struct stat status;
+  ASSERT_EQ(::lstat(link.c_str(), &status), 0);
+  EXPECT_TRUE(S_ISLNK(status.st_mode));
+  EXPECT_EQ(content_of(file_), "after");
+  ASSERT_EQ(::stat(file_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, mode_t{0640});
+  ::unlink(link.c_str());
+}
+
+TEST_F(TuneJournalTest, rules_are_those_of_the_file_as_it_is_at_the_end) {
+  tune::Tuning result = tuning_of("fdr"), edited = result;
+  take_rules_of(file_, result);  // no file
+  edited.rules = {tune::Rule{.algorithm = Algorithm::ring}};
+  replace_file(file_, tune::text_of(edited), "");
+  take_rules_of(file_, result);
+  EXPECT_EQ(result.rules, edited.rules);
+  std::ofstream(file_) << "{";
+  try {
+    take_rules_of(file_, result);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find(file_ + ".journal"), std::string::npos);
+  }
+}
+
 TEST_F(TuneJournalTest, what_is_no_journal_is_refused_and_kept) {
   const std::string text = "{\"a\": \"b\"}\nnonsense\n";
   std::ofstream(file_ + ".journal") << text;

@@ -44,11 +44,33 @@ TEST(TuneOptions, the_file_is_where_the_environment_says) {
   ::setenv("XDG_CONFIG_HOME", "relative", 1);  // by its specification, such a value does not count
   ::setenv("HOME", "/home/anna", 1);
   EXPECT_EQ(default_tuning_file(), "/home/anna/.config/tutti/tuning.json");
+  ::setenv("HOME", "relative", 1);
+  EXPECT_EQ(default_tuning_file(), "");
   ::unsetenv("XDG_CONFIG_HOME");
   ::unsetenv("HOME");
   EXPECT_EQ(default_tuning_file(), "");
   expect_refused({}, {"--out", "HOME"});
   EXPECT_EQ(parse({"--out", "t.json"}).file, "t.json");
+}
+
+TEST(TuneOptions, what_reads_takes_the_file_that_programs_take) {
+  ::setenv("TUTTI_TUNING_FILE", "named.json", 1);
+  ::setenv("XDG_CONFIG_HOME", "/tmp/somewhere", 1);
+  EXPECT_EQ(parse({"--explain", "barrier", "--ranks", "4"}).file, "named.json");
+  EXPECT_FALSE(parse({"--check"}).is_default_file);
+  EXPECT_EQ(parse({"--check", "--file", "t.json"}).file, "t.json");
+  EXPECT_EQ(parse({}).file, "/tmp/somewhere/tutti/tuning.json");
+  ::unsetenv("TUTTI_TUNING_FILE");
+  EXPECT_TRUE(parse({"--check"}).is_default_file);
+}
+
+TEST(TuneOptions, settings_that_findings_would_not_say_are_refused) {
+  for (const char* name : {"TUTTI_WAIT", "TUTTI_NOTIFY", "TUTTI_CHUNK_BYTES", "TUTTI_PER_ROUND"}) {
+    ::setenv(name, "1", 1);
+    expect_refused({"--out", "t.json"}, {name, "unset it"});
+    EXPECT_EQ(parse({"--show", "t.json"}).mode, TuneMode::show);
+    ::unsetenv(name);
+  }
 }
 
 TEST(TuneOptions, values_are_understood) {
