@@ -138,6 +138,19 @@ TEST(BitsOfAllRanks, differ_where_relaxed) {
   EXPECT_GT(runs_that_differ, 20u) << "arrivals are combined as they come";
 }
 
+/// Their sums are rounded at each step.
+std::vector<Bytes> fractions(std::uint32_t rank_count) {
+  std::vector<Bytes> all;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < element_count; ++i)
+      values.push_back(1.0 / static_cast<double>(3 + 7 * i + 11 * rank));
+    const auto bytes = std::as_bytes(std::span(values));
+    all.emplace_back(bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
 /// Results of a choice, and what tells it apart.
 struct Kept {
   std::string name;
@@ -156,7 +169,7 @@ Kept chosen(const tune::CollectiveRequest& request, const tune::Topology& topolo
                                {.reduction = request.reduction,
                                 .element_count = request.element_count,
                                 .any_order = tune::takes_any_order(request)},
-                               inputs(topology.rank_count))};
+                               fractions(topology.rank_count))};
 }
 
 // A file with another machine, rules and findings; whatever the call or its context says.
@@ -183,7 +196,7 @@ TEST(BitsOfAllRanks, stay_as_without_a_tuning_file_where_they_are_kept) {
       requests.back().across = across;
     }
   }
-  for (const std::uint32_t ranks_per_node : {1u, 4u}) {
+  for (const std::uint32_t ranks_per_node : {1u, 3u}) {
     tune::Topology topology{.rank_count = 12};
     for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
       topology.node_of.push_back(Node{rank / ranks_per_node});
@@ -195,7 +208,11 @@ TEST(BitsOfAllRanks, stay_as_without_a_tuning_file_where_they_are_kept) {
           tune::Rule rule;
           rule.agreement = Agreement::reproducible;
           rule.per_round = {2, 1, 1};
-          tuning.rules.push_back(std::move(rule));
+          tuning.rules.push_back(rule);
+          rule.agreement = Agreement::identical;
+          rule.algorithm = Algorithm::recursive_multiplying;
+          rule.per_round.clear();
+          if (ranks_per_node == 1) tuning.rules.push_back(rule);
           tune::Finding finding;
           finding.bytes = request.bytes();
           finding.nodes = topology.node_count();
@@ -217,7 +234,7 @@ TEST(BitsOfAllRanks, stay_as_without_a_tuning_file_where_they_are_kept) {
   }
   // Or the file changes nothing.
   EXPECT_GT(names_that_differ, 6u);
-  EXPECT_GT(bits_that_differ, 3u);
+  EXPECT_GT(bits_that_differ, 0u);
 }
 
 }  // namespace

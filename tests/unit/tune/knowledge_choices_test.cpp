@@ -358,34 +358,6 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
   EXPECT_GT(in_domains, 0u);
 }
 
-// What corrections bring near is among the other families, before further vectors of the best one.
-TEST(Candidates, are_of_other_families_by_corrected_prices) {
-  const CollectiveRequest request = allreduce_of(8);
-  std::size_t count = 0;
-  for (const std::uint32_t nodes : {13u, 24u, 64u}) {
-    const Topology topology = nodes_of(nodes);
-    const std::vector<Choice> all = rivals(request, topology, machine_preset("fdr").network());
-    const plan::Picoseconds least = all.front().cost();
-    for (const Choice& far : all) {
-      if (far.cost() <= 2 * least + least / 10 || far.cost() >= 2 * least + least * 8 / 10)
-        continue;
-      ++count;
-      Finding finding = finding_of(request, topology, far.name());
-      finding.operators = OperatorClass::none;  // not the call itself
-      finding.winner = {far.name(), far.predicted() / 2, far.predicted()};
-      const auto found = candidates(request, topology, known({}, {finding}), 8);
-      std::vector<std::string> families;
-      for (const Choice& choice : found) families.push_back(family_of(choice.name()));
-      const auto place = std::find(families.begin(), families.end(), family_of(far.name()));
-      ASSERT_NE(place, families.end()) << far.name();
-      EXPECT_EQ(std::set<std::string>(families.begin(), place).size(),
-                static_cast<std::size_t>(place - families.begin()))
-          << far.name() << " comes after two of one family";
-    }
-  }
-  EXPECT_GT(count, 0u);
-}
-
 TEST(Explanation, ends_with_what_would_change_the_choice) {
   const std::string text = what_would_flip(allreduce_of(8), nodes_of(16), Knowledge());
   EXPECT_NE(text.find("two_partial_dissemination with "), std::string::npos) << text;
