@@ -1,10 +1,10 @@
 // Latency over the number of ranks, by the model of a network: what tutti chooses, beside the
 // schedules of the literature.  The axes of V. End et al. (INFOCOMP 2015, V).
 //
-//   tutti              what the library chooses for this network
-//   n = 1 .. 7         n-way dissemination, n alike in all rounds, for the P that it can be adapted
-//   to recursive doubling     ranks beyond a power of two are folded into neighbours reduce +
-//   broadcast     along binomial trees, one after the other ring               of allreduces
+// "tutti" is what the library chooses for this network.  "n = 1" to "n = 7" are n-way dissemination
+// with n in all rounds, where P can be adapted to it.  In "recursive doubling", ranks beyond a
+// power of two are folded into neighbours.  "reduce + broadcast" go along binomial trees, one after
+// the other.  "ring" is that of allreduces.
 //
 // Each rank is a node of its own.  Times are those of plan/cost/makespan.hpp, which are those of
 // virtual time.

@@ -112,7 +112,8 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
            "with --explain: identical, reproducible or relaxed; default identical");
   line.add("--file", words.file,
            "with --explain, --check and --report: the tuning file; default: the one that programs "
-           "find: TUTTI_TUNING_FILE, that of --out, or /etc/tutti/tuning.json");
+           "find: TUTTI_TUNING_FILE, else $XDG_CONFIG_HOME/tutti/tuning.json or "
+           "/etc/tutti/tuning.json");
   line.add_flag("--verify", words.verify,
                 "print how far choices are from the best ones, by the model, over a grid of "
                 "networks, shapes and sizes; takes hours");

@@ -124,8 +124,8 @@ class TuneRun {
     return 0;
   }
 
-  /// Returns status_changed or status_unknown on rank 0 if the network is not what the file says,
-  /// or if nothing can be compared.
+  /// Returns, on rank 0, status_changed if the network is not what the file says, status_unknown if
+  /// nothing can be compared, else 0; on other ranks 0.
   int check() {
     together(exchange_, [&] {
       if (!is_first()) return;

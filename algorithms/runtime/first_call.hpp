@@ -1,5 +1,6 @@
-// Timing a few schedules of an operation before it is made, and going on with the fastest: the
-// paper's way (V. 7 values of n, 15 calls each), opted for by TUTTI_TUNING=first_call.
+// Timing a few schedules of an operation before it is made, and going on with the fastest, as V.
+// End et al. do (INFOCOMP 2015, section V: 7 values of n, 15 calls each), if
+// TUTTI_TUNING=first_call.
 //
 // It is part of making an operation, so all ranks are there.  Calls work on zeros in memory of
 // their own, and no user's function is called.  What decides are numbers that every rank has: the
@@ -15,11 +16,11 @@
 
 namespace tutti::runtime {
 
-/// No further schedule is begun after so long, since the first one, by the slowest rank's clock;
-/// nor if one that takes as long as the quickest so far would end later.  None is called more often
-/// than there is time for, but four times.  So it takes longer by one schedule at most (making it,
-/// and these calls), and by making the user's operation.  Nothing that takes longer by its price is
-/// tried.
+/// So long after the first schedule was begun, by the slowest rank's clock, no further one is
+/// begun; nor one that would end later if it took as long as the quickest so far.  Each is called
+/// four times at least, and more often only while there is time.  So all of it takes longer by one
+/// schedule at most (making it, and four calls), and by making the user's operation.  A schedule
+/// that takes too long by its price is not tried.
 inline constexpr Timeout first_call_time_max = std::chrono::milliseconds(50);
 inline constexpr std::uint32_t first_call_batches = 3, first_call_calls_per_batch = 5;
 inline constexpr std::size_t first_call_candidates_max = 12;

@@ -18,7 +18,7 @@
 
 namespace tutti::runtime {
 
-/// Far more than any tuner writes; a longer file is refused.
+/// By which a letter to other ranks is bounded: twice what a tuning file may have.
 inline constexpr std::size_t tuning_file_bytes_max = std::size_t{16} << 20;
 
 /// What tells this machine from others.  A network that is emulated is another device, and where

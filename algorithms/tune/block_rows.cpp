@@ -41,9 +41,9 @@ constexpr const char* blocks_stay = "blocks stay in their users' buffers";
 constexpr const char* one_target_a_node =
     "it copies blocks to each rank, and the ranks of a node have one target";
 
-/// Up to this many nodes, blocks go directly to all of them: dissemination would have as many
+/// Up to this many other nodes, blocks go directly to all of them: dissemination would have as many
 /// partners (among 9 nodes with 2 messages a round: 1, 2, 3 and 6 ahead and behind) and more hops.
-/// Among more nodes it has fewer partners.
+/// Where there are more, it has fewer partners.
 constexpr std::uint32_t direct_partners_max = 8;
 
 constexpr std::size_t countable_bytes = std::size_t{1} << 48;  // more cannot be, and would overflow

@@ -685,8 +685,9 @@ std::string what_would_flip(const CollectiveRequest& request, const Topology& to
       changed.machine[parameter].value = other;
       return choose(request, topology, changed).name();
     };
-    // In steps of a half and two from the value on; then the gap that the other one begins in is
-    // halved until it is a hundredth.
+    // At 1.25, 1.5, 2, 3, 4, 6 and 8 times the value, and at as many parts of it, until another
+    // choice wins; then the interval in which it begins to win is halved until it is at most a
+    // hundredth of the value.
     struct Flip {
       std::int64_t at;
       std::string to;

@@ -81,13 +81,13 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 
 /// What may be worth a race: what choose() takes first, then the cheapest of other families by
 /// price, the neighbours of the best vector (one message more or less in the last round), and the
-/// best uniform vector of 1 to 7 messages (the paper's).  At most `count`, without duplicates;
-/// each can be asked for by its name().
+/// best vector with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015).  At most `count`,
+/// without duplicates; each can be asked for by its name().
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 
 /// `choice` for that request, with 1 to 7 messages in each round instead of the messages that it
-/// has (the paper's vectors), as far as they can be asked for; empty if it has none to vary.
+/// has, as far as they can be asked for; empty if it has none to vary.
 std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
                                          const Topology& topology, const Knowledge& knowledge);
 

@@ -56,8 +56,8 @@ struct Fit {
   std::vector<std::string> remarks = {};
 };
 
-/// A line is told from samples of two lengths or more, better of six; its intervals from three
-/// samples of each, better five, because of one nobody knows by how much noise is in it.
+/// A line is told from samples of two lengths or more, better of six.  Its intervals need three
+/// samples of each length, better five: a single one does not say how much noise is in it.
 ///   o + L    one_way without bytes, less o_r
 ///   G        one_way by bytes
 ///   o_r      waiting by messages

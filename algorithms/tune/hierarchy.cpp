@@ -20,9 +20,9 @@
 namespace tutti::tune {
 namespace {
 
-// Where ranks share CPUs, and in a single node, whose messages the model does not tell apart from
-// those of a network.  Provisional: measured in one run each with 2 to 8 ranks on 2 CPUs
-// (runtime/README.md).
+// These rules decide where ranks share CPUs, and in a single node, because the model does not tell
+// its messages from those of a network.  They are provisional: measured in one run each with 2 to 8
+// ranks on 2 CPUs (runtime/README.md).
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 constexpr std::uint32_t group_size_min = 4, group_size_max = 16;
