@@ -156,7 +156,7 @@ void price_anew(tune::Finding& finding, const RaceTrack& track) {
     timing.predicted = 0;
     if (!request) return;
     if (const auto choice = choice_named(timing.choice, *request, topology, track))
-      timing.predicted = choice->cost();
+      timing.predicted = choice->predicted();
   };
   price(finding.winner);
   for (tune::Timing& other : finding.others) price(other);
