@@ -88,7 +88,7 @@ TEST_F(TuneJournalTest, every_cut_loses_at_most_the_last_finding) {
   {
     TuneJournal journal(file_);
     journal.begin(asked, tuning_of("qdr"));
-    for (std::uint64_t bytes : {8, 64, 512}) journal.append(finding_of(bytes));
+    for (const std::uint64_t bytes : {8u, 64u, 512u}) journal.append(finding_of(bytes));
   }
   const std::string whole = content_of(file_ + ".journal");
   std::size_t lines_before = 0;
