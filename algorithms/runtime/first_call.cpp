@@ -151,8 +151,11 @@ class FirstCalls {
     const std::string first = std::exchange(names.front(), "");  // it is made already
     std::optional<Picoseconds> first_time, best_time;
     std::size_t best = 0, timed = 0;
-    if (names.size() == 1) give_up(std::move(operation));  // there is nothing to compare
-    for (std::size_t i = 0; i < names.size() && names.size() > 1; ++i) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names.size() == 1) {  // there is nothing to compare
+        give_up(std::move(operation));
+        break;
+      }
       if (i > 0) {
         // All ranks know how much time they have spent, and that one more takes as much as the
         // quickest one did.

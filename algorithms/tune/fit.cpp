@@ -20,7 +20,9 @@ using plan::Picoseconds;
 struct Key {
   Probe probe;
   std::uint64_t bytes = 0;
-  friend auto operator<=>(const Key&, const Key&) = default;
+  friend bool operator<(const Key& left, const Key& right) {
+    return left.probe != right.probe ? left.probe < right.probe : left.bytes < right.bytes;
+  }
 };
 using Lines = std::map<Key, RobustLine>;
 
