@@ -151,11 +151,8 @@ class FirstCalls {
     const std::string first = std::exchange(names.front(), "");  // it is made already
     std::optional<Picoseconds> first_time, best_time;
     std::size_t best = 0, timed = 0;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (names.size() == 1) {  // there is nothing to compare
-        give_up(std::move(operation));
-        break;
-      }
+    if (names.size() == 1) give_up(std::exchange(operation, nullptr));  // nothing to compare
+    for (std::size_t i = 0; i < names.size() && names.size() > 1; ++i) {
       if (i > 0) {
         // All ranks know how much time they have spent, and that one more takes as much as the
         // quickest one did.
@@ -165,7 +162,7 @@ class FirstCalls {
       if (!operation) continue;  // refused on all ranks: for example, it does not fit the arena
       const Picoseconds before = spent_by_slowest_;
       const std::optional<Picoseconds> time = time_of(*operation, names.size() - i);
-      give_up(std::move(operation));
+      give_up(std::exchange(operation, nullptr));
       quickest_trial_ = std::min(quickest_trial_, spent_by_slowest_ - before);
       if (!time) break;
       ++timed;
