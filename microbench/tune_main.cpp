@@ -29,6 +29,7 @@ namespace {
 
 constexpr const char* program = "tutti-tune";
 constexpr std::uint32_t verified_ranks_max = 768;
+constexpr int status_missed = 3;  // of --verify, as of tutti-bench --expect
 
 /// How a run that failed ends: 1 of --check says that the fabric has changed.
 int failure_status(TuneMode mode) {
@@ -115,7 +116,12 @@ int verify(const TuneOptions& options) {
                        return allowed > 0;
                      });
   progress.end();
-  return print(table_of(results) + fmt::format("{} of {} cells\n", results.size(), cells.size()));
+  const std::string misses = misses_of(results);
+  const int status =
+      print(table_of(results) +
+            (misses.empty() ? std::string() : "\nCells that miss a bound:\n" + misses + "\n") +
+            fmt::format("{} of {} cells\n", results.size(), cells.size()));
+  return status != 0 || misses.empty() ? status : status_missed;
 }
 
 /// Writes the page, and says where it is.

@@ -161,6 +161,15 @@ modes() {
   expect 0 'What would flip it' "$tune" --explain barrier --ranks 9 --file "$file"
   expect 0 'What would flip it' "$tune" --explain barrier --ranks 9
   expect 0 'within noise' "$tune" --check "${virtual[@]}" --file "$file"
+  # What misses a bound is listed, and has a status of its own.
+  local status=0
+  timeout 60 "$tune" --verify --budget 2 >"$folder/verified" 2>/dev/null || status=$?
+  grep -Eq '^[0-9]+ of [0-9]+ cells$' "$folder/verified" || fail "no count of verified cells"
+  if grep -q '^Cells that miss a bound' "$folder/verified"; then
+    [ $status = 3 ] || fail "exit status $status of --verify with misses, expected 3"
+  else
+    [ $status = 0 ] || fail "exit status $status of --verify without misses, expected 0"
+  fi
   # What the fabric is now, and what cannot be said, have statuses of their own.
   sed -E '/"(latency|gap)_ps"/s/[0-9]+/1/g' "$file" >"$folder/other.json"
   expect 1 'fabric has changed' "$tune" --check "${virtual[@]}" --file "$folder/other.json"
