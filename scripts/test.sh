@@ -144,12 +144,12 @@ case $mode in
     # numbers, latency about time.  The ways to another process's memory differ in one test.
     run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
       -LE "$sanitized|$computing" \
-      -E '(virtual|node)_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
+      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to
     # wait to the thread sanitizer.
     run asan-clang --beside "$computing" --but 'compile_fail|^bits_|plan_trace|^tune_(node_|verify_)?choices' \
-      -LE "$sanitized|$computing" -E 'plan_|(virtual|node)_time|bench_(refusals|results)|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|_block$|ring_(mapped|bounced)|every_collective'
+      -LE "$sanitized|$computing" -E 'plan_|(virtual|node)_time|(bench|tune)_(refusals|results|modes|lock)|bench_verbs|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|_block$|ring_(mapped|bounced)|every_collective'
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")
     # What computes is left to the fresh clone, which has what is committed; streams of 10,000 calls are
