@@ -98,6 +98,7 @@ struct Case {
   Notify notify = Notify::immediate;
   const char* taken = nullptr;  // the schedule that the library has to choose
   std::optional<WaitPolicy> wait = {};
+  const char* preset = "fdr";  // by which the library prices, as the network reports its rate
 
   std::string text() const {
     std::string shape;
@@ -246,7 +247,8 @@ tune::Topology topology_of(const Case& one) {
 }
 
 tune::Choice choice_of(const Case& one) {
-  return tune::choose(request_of(one), topology_of(one), tune::Knowledge());
+  return tune::choose(request_of(one), topology_of(one),
+                      tune::untuned(tune::machine_preset(one.preset)));
 }
 
 /// When each rank has finished, by the events of its plan.
@@ -495,7 +497,7 @@ TEST(NodeTime, of_the_shared_ring_inside_a_node) {
 /// Draws a cell of the grid of docs/performance.md ("Nodes of many ranks"), of 64 ranks at most.
 /// Returns nothing if its blocks have no element, or if its payload goes through the plan in
 /// several chunks, which follow each other closer than the events of one plan can tell.
-std::optional<Case> arbitrary_cell(plan::test::Random& random) {
+std::optional<Case> arbitrary_cell(plan::test::Random& random, const char* preset) {
   constexpr tune::Collective collectives[] = {barrier, allreduce, broadcast,
                                               reduce,  allgather, alltoall};
   const std::uint32_t nodes = 4U << random.below(4);
@@ -504,7 +506,8 @@ std::optional<Case> arbitrary_cell(plan::test::Random& random) {
   Case cell{.collective = collectives[random.below(6)],
             .rank_count = nodes * per_node,
             .ranks_per_node = {per_node},
-            .chunk_bytes = std::size_t{16} << 20};
+            .chunk_bytes = std::size_t{16} << 20,
+            .preset = preset};
   if (cell.rank_count > 64) return {};
   if (cell.collective != barrier)
     cell.elements = bytes / 8 / (is_of_blocks(cell) ? cell.rank_count : 1);
@@ -524,7 +527,7 @@ TEST(LongNodeTime, of_a_sample_of_the_cells_whose_choices_are_priced) {
   for (const auto& [preset, network] : {std::pair{"fdr", machine}, {"hdr", machine_of_hdr}}) {
     const MachineFile file(description(preset, work));
     for (int checked = 0; checked < 30;) {
-      const std::optional<Case> cell = arbitrary_cell(random);
+      const std::optional<Case> cell = arbitrary_cell(random, preset);
       if (!cell) continue;
       EXPECT_EQ(measured(*cell), expected(*cell, network)) << cell->text();
       ++checked;
