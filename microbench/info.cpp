@@ -367,8 +367,7 @@ Info gather_info() {
       settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes);
   if (port && !info.problem) info.problem = problem_of_locking(*port, memory_bytes);
   if (port) {
-    const runtime::FoundTable found =
-        runtime::find_table(settings, runtime::fingerprint_of(*port, settings));
+    const runtime::FoundTable found = runtime::find_table(settings, *port);
     info.sections.push_back(tuning(settings, *port, found));
     if (found.refusal && !info.problem) info.problem = found.refusal;
   }

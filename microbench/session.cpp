@@ -192,12 +192,6 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
                        plan);
 }
 
-void write(const std::string& text, std::FILE* file) {
-  const bool complete = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (!complete || std::fflush(file) != 0)
-    throw RunFailed(fmt::format("writing the results: {}", std::strerror(errno)));
-}
-
 std::string text_of(const Report& report, Format format) {
   switch (format) {
     case Format::table:
@@ -211,6 +205,12 @@ std::string text_of(const Report& report, Format format) {
 }
 
 }  // namespace
+
+void write(const std::string& text, std::FILE* file) {
+  const bool complete = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (!complete || std::fflush(file) != 0)
+    throw RunFailed(fmt::format("writing the results: {}", std::strerror(errno)));
+}
 
 int run_session(const Options& options, const Launch& launch) {
   Exchange& exchange = launch.exchange;

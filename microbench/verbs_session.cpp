@@ -12,6 +12,7 @@
 #include "microbench/launch.hpp"
 #include "microbench/machine.hpp"
 #include "microbench/measure.hpp"
+#include "microbench/session.hpp"
 #include "microbench/statistics.hpp"
 #include "microbench/together.hpp"
 #include "microbench/verbs_cases.hpp"
@@ -157,12 +158,6 @@ void fill_header(VerbsReport& report, const Options& options, const Launch& laun
   add("binding", placement.binding);
   add("timer",
       fmt::format("{}, {:.1f} ns a reading, not subtracted", timer.name(), timer.cost_ns()));
-}
-
-void write(const std::string& text, std::FILE* file) {
-  const bool complete = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (!complete || std::fflush(file) != 0)
-    throw RunFailed(fmt::format("writing the results: {}", std::strerror(errno)));
 }
 
 std::string text_of(const VerbsReport& report, Format format) {

@@ -45,7 +45,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                                settings.shared_notifications,
                                fabric.port().driver().places_writes_in_order, clock.is_simulated())
                                .in_force),
-      found_table(runtime::find_table(settings, runtime::fingerprint_of(fabric.port(), settings))) {
+      found_table(runtime::find_table(settings, fabric.port())) {
   if (const std::size_t bytes = runtime::staging_bytes(settings.arena_bytes); bytes > 0)
     staging_ring.emplace(fabric.arena().set_aside(bytes), bytes);
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())

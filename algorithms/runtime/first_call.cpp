@@ -14,6 +14,7 @@
 
 #include "runtime/operation.hpp"
 #include "tune/choose.hpp"
+#include "tune/names.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -237,7 +238,7 @@ class FirstCalls {
     if (status == Status::ok) return;
     if (status == Status::timed_out) {
       const std::string missing = operation.describe();
-      // What is in flight cannot be taken back.
+      // Messages in flight cannot be taken back.
       communicator_.fail_all({Incident::Kind::aborted, communicator_.exchange.self()},
                              "a first call did not end in time", &operation);
       throw Error(ErrorCode::timed_out, "a first call (TUTTI_TUNING=first_call): " + missing);
@@ -335,10 +336,7 @@ class FirstCalls {
     if (!first_time || timed < 2)
       return "first call: there was no time to compare schedules, or no other one";
     const auto text = [](Picoseconds time) {
-      const Picoseconds ns = time / picoseconds_per_ns;
-      const std::string fraction = std::to_string(ns % 1000);
-      return std::to_string(ns / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction +
-             " us";
+      return tune::in_thousands(time / picoseconds_per_ns, "us");
     };
     std::string line = "first call: of " + std::to_string(timed) + " schedules that were timed, ";
     if (best.empty()) return line + "none is faster than " + first + ", " + text(*first_time);

@@ -109,7 +109,7 @@ void SubsetExchange::exchange_blocks(Timeout timeout) {
   if (status == Status::ok) return;
   if (status == Status::timed_out) {
     const std::string missing = operation_.describe();
-    // What is in flight cannot be taken back.
+    // Messages in flight cannot be taken back.
     whole_.fail(Status::aborted, whole_.exchange.self(),
                 "ranks of a part of it did not come in time", nullptr);
     throw Error(ErrorCode::timed_out,

@@ -130,6 +130,15 @@ FoundTable find_table(const ContextSettings& settings, const tune::Fingerprint& 
   return found;
 }
 
+FoundTable find_table(const ContextSettings& settings, const verbs::Port& port) {
+  const std::vector<std::string> paths = tuning_paths();
+  const bool is_any =
+      !settings.tuning_file.empty() || std::any_of(paths.begin(), paths.end(), is_there);
+  // The system's list of CPUs is long on large machines.
+  if (settings.tuning == TuningMode::off || !is_any) return {};
+  return find_table(settings, fingerprint_of(port, settings));
+}
+
 std::string contents_of(const tune::Tuning& tuning) {
   const auto counted = [](std::size_t count, const char* what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");

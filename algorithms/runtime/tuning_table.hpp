@@ -47,6 +47,8 @@ struct FoundTable {
 
 /// Reads the environment's directories and the files.  Throws nothing but std::bad_alloc.
 FoundTable find_table(const ContextSettings& settings, const tune::Fingerprint& machine);
+/// For the machine of a port, which is looked at only if there is a file.
+FoundTable find_table(const ContextSettings& settings, const verbs::Port& port);
 
 /// Where files are looked for if none is named, the first one first.
 std::vector<std::string> tuning_paths();

@@ -89,7 +89,7 @@ Picoseconds cost_of_rounds(const Query& query, const Variant& variant) {
   return cost;
 }
 
-/// What is asked for, else the cheapest.
+/// Returns the vector that is asked for, else the cheapest one.
 template <class Prices>
 std::vector<Variant> covering_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;

@@ -149,10 +149,7 @@ std::string indented(std::string text) {
 }
 
 std::string microseconds(plan::Picoseconds price) {
-  const plan::Picoseconds nanoseconds = price / 1000;
-  const std::string fraction = std::to_string(nanoseconds % 1000);
-  return std::to_string(nanoseconds / 1000) + "." + std::string(3 - fraction.size(), '0') +
-         fraction + " us";
+  return in_thousands(price / 1000, "us");
 }
 
 /// "on fdr", "as measured on mlx5_0".
@@ -635,7 +632,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
         [](const Choice& left, const Choice& right) { return left.cost() < right.cost(); });
     if (least_uniform != uniform.end()) add(*least_uniform);
   }
-  // What is chosen without a file, and then whatever is left.
+  // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);
   else if (std::optional<Choice> choice =
@@ -666,9 +663,7 @@ std::string words_of(Parameter parameter) {
 }
 std::string value_of(Parameter parameter, std::int64_t value) {
   const bool is_of_byte = std::string(key_of(parameter)).ends_with("_fs");
-  const std::string fraction = std::to_string(value % 1000);
-  return std::to_string(value / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction +
-         (is_of_byte ? " ps" : " ns");
+  return in_thousands(value, is_of_byte ? "ps" : "ns");
 }
 
 }  // namespace
@@ -756,7 +751,7 @@ plan::Picoseconds Choice::price_of(const Rival& rival) const {
 plan::Picoseconds Choice::predicted() const {
   if (row_->cost == nullptr) return 0;
   if (time_) return *time_;
-  // What is asked for by name was compared with nothing; among others it might be followed.
+  // A choice by name was compared with nothing; among others it might be followed.
   if (follows_alone_ && messages_followed(query(), *row_, first_plan()) <= messages_followed_max)
     return priced_plan_time(query(), [&](Rank self) { return plan(self); });
   return cost();

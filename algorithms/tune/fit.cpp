@@ -177,7 +177,7 @@ void remark_on(const Lines::value_type& line, std::vector<std::string>& remarks)
                       ": its base is that of what is shorter, its slope that of what is longer");
 }
 
-/// What is not told lies anywhere in its interval.
+/// A parameter that the samples do not tell lies anywhere in its interval.
 Values drawn_from(const Machine& machine, Generator& generator) {
   Values values;
   for (std::size_t i = 0; i < parameter_count; ++i) {
@@ -233,7 +233,7 @@ std::optional<Figure> told_fan_max(const std::vector<Sample>& samples, const pla
     const auto is_above = [&, first = fewest, base = time_of_fewest](const auto& one) {
       return 10 * one.second > 11 * (base + Picoseconds{one.first - first} * each);
     };
-    // What is above now and then is noise.
+    // A length that is above now and then shows noise.
     const auto last_good = std::find_if_not(of_bytes.rbegin(), of_bytes.rend(), is_above);
     if (last_good == of_bytes.rbegin()) continue;
     const auto beyond = std::prev(last_good)->first;

@@ -27,9 +27,9 @@ struct Knowledge {
   Machine untuned = machine_preset("fdr");  // by which they would be priced without a file
 };
 
-/// What is known without a file.
+/// Returns the knowledge of a program that has no file: prices on this machine alone.
 Knowledge untuned(const Machine& machine);
-/// What a file adds.
+/// Returns the knowledge of a program that has this file.
 Knowledge tuned(const Machine& machine, Tuning tuning, TuningBits bits);
 
 }  // namespace tutti::tune

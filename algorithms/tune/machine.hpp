@@ -1,4 +1,4 @@
-// What is known of a machine, parameter by parameter: the value, the interval it lies in with 95 %
+// A machine is described parameter by parameter: by the value, the interval it lies in with 95 %
 // probability, and where it is from.  All values are integers, because every rank has to compute
 // the same prices from them.
 #pragma once

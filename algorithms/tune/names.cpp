@@ -36,4 +36,10 @@ std::optional<plan::PerRound> vector_in(std::string_view name) {
   return vector;
 }
 
+std::string in_thousands(std::int64_t value, const char* unit) {
+  const std::string fraction = std::to_string(value % 1000);
+  return std::to_string(value / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction +
+         " " + unit;
+}
+
 }  // namespace tutti::tune

@@ -12,7 +12,7 @@
 namespace tutti::tune {
 namespace {
 
-/// What is asked for, else what is in the name, else the cheapest.
+/// Returns the vector that is asked for, else that in the name, else the cheapest one.
 template <class Price>
 std::vector<Variant> covering_or(const Query& query, const plan::PerRound& asked, Price&& price) {
   const std::uint32_t rank_count = query.topology.rank_count;

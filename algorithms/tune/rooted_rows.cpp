@@ -65,7 +65,8 @@ bool is_priced_on_nodes(const Query& query) {
   return is_priced(query) && query.topology.has_shared_nodes();
 }
 
-/// What is asked for, else what is in the name, else the cheapest, as if each level were a round.
+/// Returns the fans that are asked for, else those in the name, else the cheapest, as if each level
+/// were a round.
 plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
   const CollectiveRequest& request = query.request;
   if (auto vector = vector_in(request.only)) return *vector;

@@ -19,7 +19,7 @@ struct Rate {
   Picoseconds time = 0;    // that ...
   std::int64_t bytes = 1;  // ... so many bytes take
 
-  /// What is longer than any time that is meant, 53 days, is as long.
+  /// Times beyond 53 days, which nobody means, are taken to be this long.
   static constexpr Picoseconds longest = INT64_MAX / 2;
 
   /// To the nearest picosecond, halves up; at most `longest`.
