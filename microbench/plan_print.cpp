@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "microbench/words.hpp"
+#include "tune/flips.hpp"
 
 namespace tutti::bench {
 namespace {

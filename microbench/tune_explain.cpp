@@ -7,6 +7,7 @@
 #include "microbench/tune_report.hpp"
 #include "microbench/tune_show.hpp"
 #include "tune/choose.hpp"
+#include "tune/flips.hpp"
 #include "tune/tuning_file.hpp"
 
 namespace tutti::bench {

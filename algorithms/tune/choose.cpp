@@ -4,14 +4,13 @@
 #include <cassert>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <tutti/detail/check.hpp>
-#include <tutti/detail/enumerators.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 
 #include "tune/asked_per_round.hpp"
+#include "tune/explanation.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/names.hpp"
 #include "tune/plan_time.hpp"
@@ -37,8 +36,6 @@ std::string why_not_served(const Row& row, const CollectiveRequest& request) {
          name + " of " + name_of(reduction.element_type) + ", and " + name_of(request.agreement) +
          " is asked for";
 }
-
-constexpr const char* another_is_asked_for = "another one is asked for";
 
 /// Why a row is out; empty: it is priced.  What is cheap to find out comes first.
 std::string why_not(const Row& row, const Query& query, const Row* named) {
@@ -108,55 +105,6 @@ const Row* named_row(const CollectiveRequest& request, std::optional<Hierarchy> 
       request.algorithm == Algorithm::automatic)
     return nullptr;
   return &row_of(request.algorithm);
-}
-
-/// "8 lanes in 2 sub-blocks", "bruck_alltoall with 7 a round", "4 lanes of latency 5 along a
-/// chain". What is varied has to show here, so that names tell choices apart.
-std::string described(const Row& row, const Variant& variant) {
-  std::string text = row.name;
-  if (variant.lane_count > 1) text = std::to_string(variant.lane_count) + " " + text;
-  if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
-  const plan::TreeFans& fans = variant.fans;
-  const plan::PerRound& vector = variant.per_round.empty() ? fans.across : variant.per_round;
-  if (!vector.empty()) text += " with " + text_of(vector) + " a round";
-  if (fans.across_by.rule == plan::Branching::Rule::fibonacci)
-    text += " of latency " + std::to_string(fans.across_by.latency);
-  if (fans.is_chain && variant.lane_count > 1) text += " along a chain";
-  if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
-  if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
-  return text;
-}
-
-/// Whether a name may be that of a variant of the row.
-bool may_be_named(const Row& row, std::string_view own) {
-  if (const std::size_t word = own.find_first_not_of("0123456789"); word > 0)
-    own.remove_prefix(std::min(word + 1, own.size()));
-  const std::string_view name = row.name;
-  return own == name || (own.starts_with(name) && own[name.size()] == ' ');
-}
-
-/// Choice::name() of a row and a variant.
-std::string full_name(const Row& row, const Variant& variant) {
-  return described(row, variant) +
-         (variant.across ? ", " + variant.across->name() + " across" : "");
-}
-
-/// Lines after the first one.
-std::string indented(std::string text) {
-  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
-    text.insert(at + 1, "  ");
-  return text;
-}
-
-std::string microseconds(plan::Picoseconds price) {
-  return in_thousands(price / 1000, "us");
-}
-
-/// "on fdr", "as measured on mlx5_0".
-std::string words_of(const Machine& machine) {
-  const bool is_measured = machine[Parameter::latency].origin == Origin::measured ||
-                           machine[Parameter::inside_latency].origin == Origin::measured;
-  return (is_measured ? "as measured on " : "on ") + machine.name;
 }
 
 plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
@@ -256,10 +204,10 @@ class Chooser {
   static void remark(Choice& choice, std::string text) {
     choice.remarks_.push_back(std::move(text));
   }
-  /// Each that was considered and has no reason against it, with its price: the cheapest first,
-  /// but those whose events were followed before all others, as their choice was between them.
   static std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> by_price(
-      const Choice& choice);
+      const Choice& choice) {
+    return choice.by_price();
+  }
   static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
   static Choice with(const Choice& choice, const Choice::Rival& rival);
 
@@ -413,21 +361,6 @@ Choice Chooser::with(const Choice& choice, const Choice::Rival& rival) {
   other.variant_ = rival.variant;
   other.time_ = rival.time;
   return other;
-}
-
-std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Chooser::by_price(
-    const Choice& choice) {
-  std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> priced;
-  for (const Choice::Rival& rival : choice.rivals_)
-    if (rival.why_not.empty()) priced.emplace_back(0, &rival);
-  if (priced.size() < 2) return priced;  // see take_cheapest()
-  for (auto& [price, rival] : priced) price = choice.price_of(*rival);
-  std::stable_sort(priced.begin(), priced.end(), [](const auto& left, const auto& right) {
-    const bool is_followed = left.second->time.has_value();
-    if (is_followed != right.second->time.has_value()) return is_followed;
-    return left.first < right.first;
-  });
-  return priced;
 }
 
 /// Returns it with another vector: its own, or that of the schedule across.
@@ -642,80 +575,6 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   return found;
 }
 
-namespace {
-
-/// A parameter in a sentence, and how its value is written.
-std::string words_of(Parameter parameter) {
-  static constexpr const char* words[parameter_count] = {"the latency between nodes",
-                                                         "what a receiver spends on a message",
-                                                         "the gap of a port",
-                                                         "the time of a byte at a port",
-                                                         "what combining a value takes",
-                                                         "what combining a byte takes",
-                                                         "the latency inside a node",
-                                                         "what a store inside a node takes",
-                                                         "what receiving inside a node takes",
-                                                         "the time of a byte inside a node",
-                                                         "what reading in place takes",
-                                                         "the time of a byte that is read in place",
-                                                         "the fan"};
-  return words[static_cast<std::size_t>(parameter)];
-}
-std::string value_of(Parameter parameter, std::int64_t value) {
-  const bool is_of_byte = std::string(key_of(parameter)).ends_with("_fs");
-  return in_thousands(value, is_of_byte ? "ps" : "ns");
-}
-
-}  // namespace
-
-std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
-                            const Knowledge& knowledge) {
-  const std::string now = choose(request, topology, knowledge).name();
-  std::string text;
-  for (const Parameter parameter : detail::enumerators<Parameter::inside_read_per_byte>) {
-    const std::int64_t value = knowledge.machine[parameter].value;
-    if (value <= 0) continue;
-    const auto name_at = [&](std::int64_t other) {
-      Knowledge changed = knowledge;
-      changed.machine[parameter].value = other;
-      return choose(request, topology, changed).name();
-    };
-    // At 1.25, 1.5, 2, 3, 4, 6 and 8 times the value, and at as many parts of it, until another
-    // choice wins; then the interval in which it begins to win is halved until it is at most a
-    // hundredth of the value.
-    struct Flip {
-      std::int64_t at;
-      std::string to;
-      std::int64_t times;  // a thousand times the factor
-    };
-    std::optional<Flip> nearest;
-    for (const bool is_up : {false, true}) {
-      std::int64_t same = value;
-      for (const std::int64_t eighths : {10, 12, 16, 24, 32, 48, 64}) {
-        const std::int64_t other = is_up ? value * eighths / 8 : value * 8 / eighths;
-        if (name_at(other) == now) {
-          same = other;
-          continue;
-        }
-        std::int64_t flipped = other;
-        while (std::max(same, flipped) - std::min(same, flipped) >
-               std::max<std::int64_t>(value / 100, 1)) {
-          const std::int64_t middle = (same + flipped) / 2;
-          (name_at(middle) == now ? same : flipped) = middle;
-        }
-        const std::int64_t times =
-            1000 * std::max(flipped, value) / std::max<std::int64_t>(std::min(flipped, value), 1);
-        if (!nearest || times < nearest->times) nearest = {flipped, name_at(flipped), times};
-        break;
-      }
-    }
-    if (!nearest) continue;
-    text += (text.empty() ? "" : "\n") + nearest->to + " if " + words_of(parameter) + " were " +
-            (nearest->at < value ? "below " : "above ") + value_of(parameter, nearest->at);
-  }
-  return text;
-}
-
 bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology,
                           const Knowledge& knowledge) {
   // Most calls need no second choice to be made for them.
@@ -748,6 +607,20 @@ plan::Picoseconds Choice::price_of(const Rival& rival) const {
                    rival.factor);
 }
 
+std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Choice::by_price() const {
+  std::vector<std::pair<plan::Picoseconds, const Rival*>> priced;
+  for (const Rival& rival : rivals_)
+    if (rival.why_not.empty()) priced.emplace_back(0, &rival);
+  if (priced.size() < 2) return priced;  // see take_cheapest()
+  for (auto& [price, rival] : priced) price = price_of(*rival);
+  std::stable_sort(priced.begin(), priced.end(), [](const auto& left, const auto& right) {
+    const bool is_followed = left.second->time.has_value();
+    if (is_followed != right.second->time.has_value()) return is_followed;
+    return left.first < right.first;
+  });
+  return priced;
+}
+
 plan::Picoseconds Choice::predicted() const {
   if (row_->cost == nullptr) return 0;
   if (time_) return *time_;
@@ -768,69 +641,6 @@ const plan::Plan& Choice::first_plan() const {
 
 std::string Choice::name() const {
   return full_name(*row_, variant_);
-}
-
-std::string Choice::explanation() const {
-  return explanation_for(request_);
-}
-
-std::string Choice::explanation_for(const CollectiveRequest& asked) const {
-  std::vector<const Rival*> priced;
-  const Rival* chosen = nullptr;
-  for (const auto& [price, rival] : Chooser::by_price(*this))
-    if (rival->row->cost != nullptr) priced.push_back(rival);
-  for (const Rival& rival : rivals_)
-    if (chosen == nullptr && rival.why_not.empty() && rival.row == row_ &&
-        described(*row_, rival.variant) == described(*row_, variant_))
-      chosen = &rival;
-  const auto price_text = [&](const Rival& rival) {
-    if (rival.row->cost == nullptr) return std::string("without a price");
-    const plan::Picoseconds price = price_of(rival);
-    std::string text = microseconds(price);
-    if (rival.factor != Corrections::one) {
-      const std::int64_t hundredths =
-          (rival.factor * 100 + Corrections::one / 2) / Corrections::one;
-      const std::string fraction = std::to_string(hundredths % 100);
-      text += " (corrected by " + std::to_string(hundredths / 100) + "." +
-              std::string(2 - fraction.size(), '0') + fraction + ", as measured)";
-    }
-    return text;
-  };
-  std::string text = "chosen: " + described(*row_, variant_);
-  if (!decision_.empty())
-    text += ", " + decision_;
-  else if (request_.collective == Collective::allreduce &&
-           row_->algorithm != Algorithm::automatic && row_->algorithm == asked.algorithm)
-    text += ", which is asked for";
-  else if (priced.size() < 2 && request_.algorithm == asked.algorithm)
-    text += ", the only one considered";
-  else if (chosen != nullptr)
-    text += ", " + price_text(*chosen) + (machine_.empty() ? "" : " " + machine_);
-  if (priced_bytes(request_.bytes()) < request_.bytes())
-    text += "; prices are those of " + std::to_string(priced_bytes(request_.bytes())) + " bytes";
-  if (variant_.across) text += "\n  across: " + indented(variant_.across->explanation_for(asked));
-  std::size_t next = 0;
-  std::set<const Row*> rows;
-  std::set<Hierarchy> hierarchies{row_->hierarchy};
-  for (const Rival* rival : priced) {
-    const bool is_of_interest =
-        (next < 2 && rival->row != row_) || !hierarchies.contains(rival->row->hierarchy);
-    if (!is_of_interest || !rows.insert(rival->row).second) continue;
-    ++next;
-    hierarchies.insert(rival->row->hierarchy);
-    text +=
-        "\n  next: " + described(*rival->row, rival->variant) +
-        (rival->variant.across
-             ? ", " + described(rival->variant.across->row(), rival->variant.across->variant()) +
-                   " across"
-             : "") +
-        ", " + price_text(*rival);
-  }
-  for (const Rival& rival : rivals_)
-    if (!rival.why_not.empty() && rival.why_not != another_is_asked_for)
-      text += std::string("\n  not ") + rival.row->name + ": " + rival.why_not;
-  for (const std::string& remark : remarks_) text += "\n  " + remark;
-  return text;
 }
 
 }  // namespace tutti::tune

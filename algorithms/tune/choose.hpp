@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tutti/types.hpp>
+#include <utility>
 #include <vector>
 
 #include "plan/core/plan.hpp"
@@ -50,6 +51,9 @@ class Choice {
 
   Query query() const noexcept { return {request_, topology_, network_}; }
   plan::Picoseconds price_of(const Rival& rival) const;
+  /// Each that was considered and has no reason against it, with its price: the cheapest first,
+  /// but those whose events were followed before all others, as their choice was between them.
+  std::vector<std::pair<plan::Picoseconds, const Rival*>> by_price() const;
   /// `asked`: by the user, which this choice's request differs from if it is made for another one.
   std::string explanation_for(const CollectiveRequest& asked) const;
 
@@ -95,12 +99,6 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
 /// verification compares their times.
 std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
                            const plan::Network& network);
-
-/// What would change the choice: for each parameter of the machine, the nearest value within a
-/// factor of 8 by which another choice wins, a line each; empty: none.  It chooses some hundred
-/// times.
-std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
-                            const Knowledge& knowledge);
 
 /// What a shared ring would take of the arena of the first rank of the largest node.
 std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology);

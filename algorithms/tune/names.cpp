@@ -1,9 +1,39 @@
 #include "tune/names.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 
+#include "tune/choose.hpp"
+
 namespace tutti::tune {
+
+std::string described(const Row& row, const Variant& variant) {
+  std::string text = row.name;
+  if (variant.lane_count > 1) text = std::to_string(variant.lane_count) + " " + text;
+  if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
+  const plan::TreeFans& fans = variant.fans;
+  const plan::PerRound& vector = variant.per_round.empty() ? fans.across : variant.per_round;
+  if (!vector.empty()) text += " with " + text_of(vector) + " a round";
+  if (fans.across_by.rule == plan::Branching::Rule::fibonacci)
+    text += " of latency " + std::to_string(fans.across_by.latency);
+  if (fans.is_chain && variant.lane_count > 1) text += " along a chain";
+  if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
+  if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
+  return text;
+}
+
+std::string full_name(const Row& row, const Variant& variant) {
+  return described(row, variant) +
+         (variant.across ? ", " + variant.across->name() + " across" : "");
+}
+
+bool may_be_named(const Row& row, std::string_view own) {
+  if (const std::size_t word = own.find_first_not_of("0123456789"); word > 0)
+    own.remove_prefix(std::min(word + 1, own.size()));
+  const std::string_view name = row.name;
+  return own == name || (own.starts_with(name) && own[name.size()] == ' ');
+}
 
 NameParts parts_of(std::string_view name) {
   constexpr std::string_view comma = ", ", across = " across";

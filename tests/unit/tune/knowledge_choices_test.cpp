@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tune/choose.hpp"
+#include "tune/flips.hpp"
 #include "tune/plan_time.hpp"
 
 namespace tutti::tune {

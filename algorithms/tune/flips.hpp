@@ -1,0 +1,18 @@
+// What would flip a choice: the values of the machine's parameters by which another one wins.
+#pragma once
+
+#include <string>
+
+#include "tune/knowledge.hpp"
+#include "tune/request.hpp"
+#include "tune/topology.hpp"
+
+namespace tutti::tune {
+
+/// What would change the choice: for each parameter of the machine, the nearest value within a
+/// factor of 8 by which another choice wins, a line each; empty: none.  It chooses some hundred
+/// times.
+std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
+                            const Knowledge& knowledge);
+
+}  // namespace tutti::tune
