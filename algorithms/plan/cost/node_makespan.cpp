@@ -4,7 +4,6 @@
 #include <cassert>
 #include <limits>
 #include <queue>
-#include <tuple>
 
 #include "plan/cost/makespan.hpp"
 #include "plan/cost/step_bytes.hpp"
@@ -38,19 +37,20 @@ enum class EventKind : std::uint8_t {
 /// puts, then its own turn, with nothing of another rank in between.
 struct Event {
   Picoseconds at;
+  std::uint32_t number;  // that of the message, or of_turn
   std::uint32_t rank;    // whose turn it is, or who has sent the message
-  std::uint64_t number;  // that of the message, or of_turn
-  EventKind kind = EventKind::turn;
-  std::uint32_t to = 0;
-  std::uint16_t slot = 0;
-  std::uint64_t bytes = 0;
-  bool is_line = false;
+  Picoseconds taken;     // of the port of its receiver, at that port
+  std::uint32_t to;
+  std::uint16_t slot;
+  EventKind kind;
+  bool is_line;
 
-  static constexpr std::uint64_t of_turn = UINT64_MAX;
+  static constexpr std::uint32_t of_turn = UINT32_MAX;
 
   friend bool operator>(const Event& a, const Event& b) {
-    return std::tie(a.at, a.rank, a.number) > std::tie(b.at, b.rank, b.number);
+    return a.at != b.at ? a.at > b.at : a.order() > b.order();
   }
+  std::uint64_t order() const { return std::uint64_t{rank} << 32 | number; }
 };
 
 struct Port {
@@ -60,17 +60,40 @@ struct Port {
 
 enum class SlotState : std::uint8_t { empty, arrived, taken };
 
+/// What part_bytes() gives, for all parts of a plan.
+class PartBytes {
+ public:
+  PartBytes(const Plan& plan, const Call& call)
+      : longer_(part_bytes(plan, call, 0)),
+        shorter_(part_bytes(plan, call, static_cast<std::uint16_t>(plan.parts - 1))),
+        longer_count_(call.payload_bytes / call.element_bytes % plan.parts) {}
+  std::uint64_t of(std::uint16_t part) const { return part < longer_count_ ? longer_ : shorter_; }
+  /// As message_bytes().
+  std::uint64_t of_message(const Step& put) const {
+    return put.payloads == 0 ? 0 : (put.payloads - std::uint64_t{1}) * longer_ + of(put.part);
+  }
+
+ private:
+  std::uint64_t longer_, shorter_, longer_count_;
+};
+
 struct RankState {
   const Plan* plan;
+  PartBytes bytes;
   std::uint32_t node;
+  bool shares_port = false;
   Picoseconds clock = 0;
   std::size_t next = 0;                    // step
-  std::vector<SlotState> slots = {};       // arrived: to be taken without a poll
+  std::size_t end_of_run = 0;              // where `next` is before it
+  SlotState* slots = nullptr;              // arrived: to be taken without a poll
   std::vector<std::uint16_t> unseen = {};  // slots of messages that the next poll sees
-  std::vector<Step> steps = {};            // in the order in which they are run
+  const Step* steps = nullptr;             // in the order in which they are run
+  std::vector<Step> reordered = {};        // these, if that may be another one than in the plan
   bool waits = false;                      // else its turn is among the events
 };
 
+/// A rank goes on with what the others cannot change: until it awaits a message that has not come
+/// yet, or wants the port that it shares.  Then its turn is an event, at the time of its clock.
 class Events {
  public:
   Events(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
@@ -82,15 +105,28 @@ class Events {
     assert(node_of.empty() || node_of.size() == plans.size());
     assert(call.starts.empty() || call.starts.size() == plans.size());
     assert(call.element_bytes > 0 && call.payload_bytes % call.element_bytes == 0);
+    std::vector<std::uint32_t> ranks_of;  // of each node
+    std::size_t slot_count = 0;
+    ranks_.reserve(plans.size());
     for (std::uint32_t rank = 0; rank < plans.size(); ++rank) {
       const std::uint32_t node = node_of.empty() ? rank : index_of(node_of[rank]);
-      if (node >= ports_.size()) ports_.resize(node + 1);
-      RankState state{.plan = &plans[rank], .node = node};
+      if (node >= ranks_of.size()) ranks_of.resize(node + 1);
+      ++ranks_of[node];
+      ranks_.push_back({.plan = &plans[rank], .bytes = {plans[rank], call}, .node = node});
+      slot_count += plans[rank].slot_count;
+    }
+    ports_.resize(ranks_of.size());
+    slots_.resize(slot_count);
+    SlotState* slots = slots_.data();
+    for (std::uint32_t rank = 0; rank < plans.size(); ++rank) {
+      RankState& state = ranks_[rank];
+      state.shares_port = ranks_of[state.node] > 1;
       state.clock = call.starts.empty() ? 0 : call.starts[rank];
-      state.slots.resize(plans[rank].slot_count);
-      state.steps = plans[rank].steps;
-      ranks_.push_back(std::move(state));
-      take_turn_at(rank, ranks_.back().clock);
+      state.slots = slots;
+      slots += plans[rank].slot_count;
+      if (call.order == CombineOrder::as_seen) state.reordered = plans[rank].steps;
+      state.steps = (state.reordered.empty() ? plans[rank].steps : state.reordered).data();
+      take_turn_at(rank, state.clock);
     }
   }
 
@@ -107,7 +143,7 @@ class Events {
     }
     std::vector<Picoseconds> ends;
     for (const RankState& state : ranks_) {
-      const bool has_finished = state.next == state.steps.size();
+      const bool has_finished = state.next == state.plan->steps.size();
       assert(has_finished);  // else the plans do not match
       ends.push_back(has_finished ? state.clock : std::numeric_limits<Picoseconds>::max());
     }
@@ -115,38 +151,57 @@ class Events {
   }
 
  private:
+  /// What so many bytes take.  Most messages are as long as the one before.
+  class Time {
+   public:
+    template <class F>
+    Picoseconds of(std::uint64_t bytes, F&& compute) {
+      if (bytes != bytes_) time_ = compute();
+      bytes_ = bytes;
+      return time_;
+    }
+
+   private:
+    std::uint64_t bytes_ = UINT64_MAX;
+    Picoseconds time_ = 0;
+  };
+
   void take_turn_at(std::uint32_t rank, Picoseconds at) {
     ranks_[rank].waits = false;
-    events_.push({.at = at, .rank = rank, .number = Event::of_turn});
+    events_.push({.at = at,
+                  .number = Event::of_turn,
+                  .rank = rank,
+                  .taken = 0,
+                  .to = rank,
+                  .slot = 0,
+                  .kind = EventKind::turn,
+                  .is_line = false});
   }
 
   void wake(std::uint32_t rank, Picoseconds at) {
     if (ranks_[rank].waits) take_turn_at(rank, at);
   }
 
-  void handle(Event event) {
+  void handle(const Event& event) {
     RankState& receiver = ranks_[event.to];
     switch (event.kind) {
       case EventKind::turn:
-        ranks_[event.rank].clock = std::max(ranks_[event.rank].clock, event.at);
-        take_turn(event.rank);
+        receiver.clock = std::max(receiver.clock, event.at);
+        take_turn(event.rank, event.at);
         return;
       case EventKind::at_port: {
         Picoseconds& free = ports_[receiver.node].receive_free;
         const Picoseconds begin = std::max(event.at, free);
-        free = begin + network_.between.port_time(event.bytes);
-        event.kind = EventKind::delivered;
-        if (begin == event.at) return handle(event);
-        event.at = begin;
-        events_.push(event);
+        free = begin + event.taken;
+        if (begin == event.at) return deliver(event);
+        Event delivered = event;
+        delivered.kind = EventKind::delivered;
+        delivered.at = begin;
+        events_.push(delivered);
         return;
       }
       case EventKind::delivered:
-        if (event.is_line)
-          receiver.slots[event.slot] = SlotState::arrived;
-        else
-          receiver.unseen.push_back(event.slot);
-        wake(event.to, event.at);
+        deliver(event);
         return;
       case EventKind::visible:
         receiver.slots[event.slot] = SlotState::arrived;
@@ -155,43 +210,50 @@ class Events {
     }
   }
 
-  /// Runs the rank until something takes its time, after which it goes on, or until it has to wait.
-  void take_turn(std::uint32_t rank) {
+  void deliver(const Event& event) {
+    RankState& receiver = ranks_[event.to];
+    if (event.is_line)
+      receiver.slots[event.slot] = SlotState::arrived;
+    else
+      receiver.unseen.push_back(event.slot);
+    wake(event.to, event.at);
+  }
+
+  /// Runs the rank as far as what has happened until `now` decides what it does.
+  void take_turn(std::uint32_t rank, Picoseconds now) {
     RankState& state = ranks_[rank];
-    for (;;) {
-      while (state.next < state.steps.size()) {
-        const Step& step = state.steps[state.next];
-        if (step.action == Action::await && !may_take(state)) break;
-        const Picoseconds taken = run(rank, state.steps[state.next++]);
-        if (taken > 0) return pass(rank, taken);
+    const std::size_t step_count = state.plan->steps.size();
+    while (state.next < step_count) {
+      const Step& step = state.steps[state.next];
+      if (step.action == Action::await && state.slots[step.slot] != SlotState::arrived) {
+        if (state.clock > now) return take_turn_at(rank, state.clock);
+        if (!takes_another(state)) {
+          if (state.unseen.empty()) {
+            state.waits = true;
+            return;
+          }
+          for (const std::uint16_t slot : state.unseen) state.slots[slot] = SlotState::arrived;
+          state.clock +=
+              static_cast<Picoseconds>(state.unseen.size()) * network_.between.receive_overhead;
+          state.unseen.clear();
+          continue;
+        }
+      } else if (step.action == Action::put && state.shares_port && state.clock > now &&
+                 !is_neighbour(rank, step.peer)) {
+        return take_turn_at(rank, state.clock);
       }
-      if (state.next == state.steps.size()) return;
-      if (state.unseen.empty()) {
-        state.waits = true;
-        return;
-      }
-      const auto count = static_cast<Picoseconds>(state.unseen.size());
-      for (const std::uint16_t slot : state.unseen) state.slots[slot] = SlotState::arrived;
-      state.unseen.clear();
-      if (const Picoseconds taken = count * network_.between.receive_overhead; taken > 0)
-        return pass(rank, taken);
+      state.clock += run(rank, state.steps[state.next++]);
     }
   }
 
-  void pass(std::uint32_t rank, Picoseconds time) {
-    ranks_[rank].clock += time;
-    take_turn_at(rank, ranks_[rank].clock);
-  }
-
-  /// Whether the await that is next can be done.  Taken as they are seen, the first message of a
-  /// run that is there takes the place of the one that is next.
-  bool may_take(RankState& state) {
-    std::vector<Step>& steps = state.steps;
-    const std::size_t here = state.next;
-    if (state.slots[steps[here].slot] == SlotState::arrived) return true;
+  /// Taken as they are seen, the first message of a run that is there takes the place of the one
+  /// that is next and has not come.  Returns whether there is one.
+  bool takes_another(RankState& state) {
     if (call_.order != CombineOrder::as_seen) return false;
-    const std::size_t end = end_of_run(steps, here);
-    for (std::size_t there = here + 2; there < end; there += 2) {
+    std::vector<Step>& steps = state.reordered;
+    const std::size_t here = state.next;
+    if (here >= state.end_of_run) state.end_of_run = end_of_run(steps, here);
+    for (std::size_t there = here + 2; there < state.end_of_run; there += 2) {
       if (state.slots[steps[there].slot] != SlotState::arrived) continue;
       std::swap(steps[here], steps[there]);
       std::swap(steps[here + 1].from, steps[there + 1].from);
@@ -219,17 +281,13 @@ class Events {
       case Action::await_sent:
         return 0;
       case Action::copy:
-        return step.by_reference ? network_.inside.read_time(bytes_of(state, step)) : 0;
+        return step.by_reference ? network_.inside.read_time(state.bytes.of(step.part)) : 0;
       case Action::combine:
       case Action::take_out:
-        return (step.by_reference ? network_.inside.read_time(bytes_of(state, step)) : 0) +
-               network_.between.work_time(bytes_of(state, step));
+        return (step.by_reference ? network_.inside.read_time(state.bytes.of(step.part)) : 0) +
+               work_of(state.bytes.of(step.part));
     }
     __builtin_unreachable();
-  }
-
-  std::uint64_t bytes_of(const RankState& state, const Step& step) const {
-    return part_bytes(*state.plan, call_, step.part);
   }
 
   /// What it takes to find a message in memory; others are paid for by the poll that sees them.
@@ -239,14 +297,18 @@ class Events {
 
   Picoseconds store(std::uint32_t rank, const Step& step) {
     const RankState& state = ranks_[rank];
-    const Picoseconds taken =
-        network_.inside.store_time(message_bytes_in_node(*state.plan, call_, step));
+    const std::uint64_t bytes = step.by_reference || step.into_target
+                                    ? message_bytes_in_node(*state.plan, call_, step)
+                                    : state.bytes.of_message(step);
+    const Picoseconds taken = store_.of(bytes, [&] { return network_.inside.store_time(bytes); });
     events_.push({.at = state.clock + taken + network_.inside.latency,
-                  .rank = rank,
                   .number = ++messages_,
-                  .kind = EventKind::visible,
+                  .rank = rank,
+                  .taken = 0,
                   .to = index_of(step.peer),
-                  .slot = step.slot});
+                  .slot = step.slot,
+                  .kind = EventKind::visible,
+                  .is_line = false});
     return taken;
   }
 
@@ -254,28 +316,37 @@ class Events {
     const RankState& state = ranks_[rank];
     const bool is_line = goes_as_line(*state.plan, call_, step);
     const std::uint64_t bytes =
-        is_line ? bytes_of_line(*state.plan, call_, step) : message_bytes(*state.plan, call_, step);
+        is_line ? bytes_of_line(*state.plan, call_, step) : state.bytes.of_message(step);
+    const Picoseconds taken = port_.of(bytes, [&] { return network_.between.port_time(bytes); });
     Picoseconds& free = ports_[state.node].transmit_free;
     const Picoseconds leaves = std::max(state.clock, free);
-    free = leaves + network_.between.port_time(bytes);
-    events_.push({.at = leaves + network_.between.travel_time(bytes),
-                  .rank = rank,
+    free = leaves + taken;
+    const Picoseconds travels =
+        travel_.of(bytes, [&] { return network_.between.travel_time(bytes); });
+    events_.push({.at = leaves + travels,
                   .number = ++messages_,
-                  .kind = EventKind::at_port,
+                  .rank = rank,
+                  .taken = taken,
                   .to = index_of(step.peer),
                   .slot = step.slot,
-                  .bytes = bytes,
+                  .kind = EventKind::at_port,
                   .is_line = is_line});
     return 0;
+  }
+
+  Picoseconds work_of(std::uint64_t bytes) {
+    return work_.of(bytes, [&] { return network_.between.work_time(bytes); });
   }
 
   Network network_;
   NodesOfRanks node_of_;
   Call call_;
   std::vector<RankState> ranks_;
-  std::vector<Port> ports_;  // of each node
+  std::vector<Port> ports_;       // of each node
+  std::vector<SlotState> slots_;  // of all ranks
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::uint64_t messages_ = 0;
+  std::uint32_t messages_ = 0;
+  Time port_, travel_, store_, work_;
 };
 
 }  // namespace
