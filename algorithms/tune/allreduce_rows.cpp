@@ -1,5 +1,6 @@
 // Rows of allreduce over all ranks.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 #include <tutti/detail/names.hpp>
@@ -64,18 +65,36 @@ class DisseminationPrices {
   std::uint64_t values_, bytes_;
 };
 
+/// The most blocks of the canonical tree, which few lengths are asked for again and again.
+class BlocksMax {
+ public:
+  explicit BlocksMax(std::uint32_t rank_count) : tree_(rank_count) {}
+  std::uint32_t of(std::uint32_t length) const {
+    Known& known = known_[length % known_.size()];
+    if (known.length != length) known = {length, tree_.blocks_max(length)};
+    return known.blocks;
+  }
+
+ private:
+  struct Known {
+    std::uint32_t length = 0, blocks = 0;
+  };
+  plan::CanonicalTree tree_;
+  mutable std::array<Known, 128> known_;
+};
+
 /// Prices of rounds whose messages are of as many values as blocks of the canonical tree, at most.
 class CanonicalPrices {
  public:
   explicit CanonicalPrices(const Query& query)
-      : prices_(query), tree_(query.topology.rank_count), bytes_(price_bytes(query)) {}
+      : prices_(query), blocks_max_(query.topology.rank_count), bytes_(price_bytes(query)) {}
   Picoseconds operator()(const plan::Round& round) const {
-    return prices_.ahead(round, tree_.blocks_max(round.length), bytes_);
+    return prices_.ahead(round, blocks_max_.of(round.length), bytes_);
   }
 
  private:
   RoundPrices prices_;
-  plan::CanonicalTree tree_;
+  BlocksMax blocks_max_;
   std::uint64_t bytes_;
 };
 
@@ -114,7 +133,7 @@ std::vector<Variant> canonical_variants(const Query& query) {
                      [&](const Variant& other) { return other.per_round == variant.per_round; }))
       variants.push_back(std::move(variant));
   };
-  const plan::CanonicalTree tree(rank_count);
+  const BlocksMax blocks_max(rank_count);
   const RoundPrices prices(query);
   const std::uint64_t bytes = price_bytes(query);
   add([&](const plan::Round& round) {
@@ -124,16 +143,18 @@ std::vector<Variant> canonical_variants(const Query& query) {
   });
   if (query.topology.has_shared_nodes() && !query.topology.is_one_node()) {
     add([&](const plan::Round& round) {
-      return prices.of(round.messages, tree.blocks_max(round.length), bytes);
+      return prices.of(round.messages, blocks_max.of(round.length), bytes);
     });
+    const Picoseconds one = round_cost(query.network.between, 1, 1, bytes);
+    const Picoseconds further = round_cost(query.network.between, 2, 1, bytes) - one;
     add([&](const plan::Round& round) {
-      return round_cost(query.network.between, round.messages, 1, bytes);
+      return one + (Picoseconds{round.messages} - 1) * further;
     });
     for (const std::uint32_t largest : {3u, 1u})
       add([&](const plan::Round& round) {
         constexpr Picoseconds never = 1'000'000'000'000;  // a second
         return round.messages > largest ? never
-                                        : prices.ahead(round, tree.blocks_max(round.length), bytes);
+                                        : prices.ahead(round, blocks_max.of(round.length), bytes);
       });
   }
   return variants;

@@ -243,6 +243,8 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 8;
   std::size_t own_budget = messages_followed_max;
   std::size_t& budget = budget_ == nullptr ? own_budget : *budget_;
+  // Two plans at least are compared, and each rank has a message.
+  if (budget / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   std::size_t followed = 0, messages = 0;
@@ -333,7 +335,7 @@ Choice Chooser::choose() const {
   require_possible(request_);
   Choice choice;
   choice.request_ = request_;
-  choice.topology_ = topology_;
+  choice.topology_ = topology_.counted();
   choice.network_ = network_;
   choice.machine_ = machine_;
   const Query query = choice.query();
@@ -455,8 +457,8 @@ std::optional<Choice> by_finding(const CollectiveRequest& request, const Topolog
 
 }  // namespace
 
-Choice choose(const CollectiveRequest& request, const Topology& topology,
-              const Knowledge& knowledge) {
+Choice choose(const CollectiveRequest& request, const Topology& given, const Knowledge& knowledge) {
+  const Topology topology = given.counted();
   if (!request.only.empty()) return Chooser(request, topology, knowledge).choose();
   std::size_t budget = messages_followed_max;
   Kept kept = kept_bits(request, topology, knowledge, budget);

@@ -30,6 +30,11 @@ class Choice {
   plan::Plan plan(Rank self) const;
   /// plan(Rank{0}), which prices look at again and again.
   const plan::Plan& first_plan() const;
+  /// Takes first_plan() of a choice that has the same plans, so that it is built once.
+  void share_first_plan(const Choice& other) {
+    static_cast<void>(other.first_plan());
+    first_plan_ = other.first_plan_;
+  }
 
   /// Tells it apart from every other choice for the same request: "two_partial_dissemination with
   /// 3,2 a round", "8 lanes in 2 sub-blocks, circulant across".  As CollectiveRequest::only.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <tutti/detail/names.hpp>
@@ -88,7 +90,7 @@ std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
   }
   if (hierarchy == Hierarchy::domains) return "";
   const std::uint32_t lane_count = lanes_max_of(query, hierarchy);
-  return plan::is_lane_shape(lanes_of(query, lane_count)) ? "" : too_many_of_a_node();
+  return may_be_lanes(query, lane_count) ? "" : too_many_of_a_node();
 }
 
 /// Whether small payloads and barriers meet by domains first.
@@ -103,7 +105,7 @@ bool is_worth_lanes(const Query& query) {
   const std::uint32_t lane_count = lanes_max_of(query, Hierarchy::lanes);
   const std::size_t bytes = query.request.bytes();
   return bytes >= lanes_from_bytes && lane_count > 1 && bytes / lane_count >= lane_bytes_min &&
-         plan::is_lane_shape(lanes_of(query, lane_count));
+         may_be_lanes(query, lane_count);
 }
 
 /// The hierarchy by a rule of payload and shape.
@@ -135,8 +137,7 @@ bool is_asked_for_hierarchy(const CollectiveRequest& request) {
 
 /// Why the schedule across the nodes does not go with so many lanes; empty: it does.
 std::string why_not_across(const Query& query, std::uint32_t lane_count, const plan::Plan& across) {
-  if (across.slot_count > plan::slots_max / 2 ||
-      !plan::is_lane_shape(lanes_of(query, lane_count, across.parts)))
+  if (across.slot_count > plan::slots_max / 2 || !may_be_lanes(query, lane_count, across.parts))
     return too_many_of_a_node();
   const bool is_cut = lane_count > 1 || across.parts > 1;
   if (across.flow_control != plan::FlowControl::synchronising || (is_cut && across.payloads > 1))
@@ -159,8 +160,7 @@ std::size_t partners_max_of(const Choice& across, const plan::Plan& plan,
 /// Whether there are slots for so many pieces of the part of a lane.
 bool has_room_for_pieces(const Query& query, std::uint32_t lane_count, std::uint32_t pieces) {
   const std::uint64_t seats = std::uint64_t{query.topology.largest_node()} + lane_count;
-  return seats * pieces <= pieces_slots_max &&
-         plan::is_lane_shape(lanes_of(query, lane_count, pieces));
+  return seats * pieces <= pieces_slots_max && may_be_lanes(query, lane_count, pieces);
 }
 
 /// Whether a schedule that cuts the part of a lane goes with so many lanes.
@@ -235,8 +235,12 @@ void add_fewer_messages(const CollectiveRequest& inner, const Topology& nodes,
   }
 }
 
+/// Choices of schedules that cut the part of a lane.  Their plans do not depend on its length, so
+/// that those of other numbers of lanes have the same ones.
+using Divided = std::map<Algorithm, std::shared_ptr<const Choice>>;
+
 /// What a lane of so many asks for: of payloads as a whole, and of some that are cut again.
-void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
+void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count, Divided& before,
                 std::vector<Variant>& variants) {
   CollectiveRequest inner = query.request;
   inner.only = parts_of(query.request.only).across;
@@ -283,7 +287,10 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
     if (!serves_across({inner, nodes, network})) continue;
     std::optional<Choice> chosen = choice_across(inner, nodes, network);
     if (!chosen) continue;
+    const auto known = before.find(algorithm);
+    if (known != before.end()) chosen->share_first_plan(*known->second);
     const auto divided = std::make_shared<const Choice>(std::move(*chosen));
+    before.try_emplace(algorithm, divided);
     const plan::Plan& plan = divided->first_plan();
     if (!is_possible(query, lane_count, *divided, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
@@ -330,8 +337,8 @@ plan::PerRound rounds_across(std::uint32_t node_count, std::uint32_t messages_ma
 constexpr std::uint64_t turns_discount = 12;
 
 /// A plan without steps, of which the numbers of parts, payloads and registers are set.
-plan::Plan sizes_of_turns(const plan::LaneTurns& shape) {
-  const plan::LaneTurnsExtent extent = plan::lane_turns_extent(shape);
+plan::Plan sizes_of_turns(const Query& query, const plan::LaneTurns& shape) {
+  const plan::LaneTurnsExtent extent = plan::lane_turns_extent(shape, query.topology.counts());
   plan::Plan sizes;
   sizes.parts = static_cast<std::uint16_t>(extent.parts);
   sizes.payloads = static_cast<std::uint16_t>(extent.payloads);
@@ -342,9 +349,9 @@ plan::Plan sizes_of_turns(const plan::LaneTurns& shape) {
 
 /// Whether the registers keep to their budget.  With thousands of ranks they do not, because a part
 /// has at least part_bytes_min bytes.
-bool has_room_for_turns(const plan::LaneTurns& shape) {
+bool has_room_for_turns(const Query& query, const plan::LaneTurns& shape) {
   constexpr std::size_t line = 64;
-  const plan::Plan sizes = sizes_of_turns(shape);
+  const plan::Plan sizes = sizes_of_turns(query, shape);
   const std::size_t payload = sizes.payloads * chunk_bytes_for(sizes, true);
   const std::size_t lines = payload / line + 2;  // with a sequence number, and rounded up
   return 2 * (std::size_t{sizes.slot_count} + sizes.partials_max) * lines * line <=
@@ -354,13 +361,13 @@ bool has_room_for_turns(const plan::LaneTurns& shape) {
 /// By the price of a part of the payload that goes through the plan at a time.
 plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
   const plan::LaneTurns shape = turns_of(query, variant);
-  const plan::Plan sizes = sizes_of_turns(shape);
+  const plan::Plan sizes = sizes_of_turns(query, shape);
   const std::size_t bytes = query.request.bytes();
   const std::size_t chunks = chunk_count(bytes, 1, sizes.parts, chunk_bytes_for(sizes, true));
   const std::uint64_t at_a_time = std::max<std::uint64_t>(bytes / chunks, 1);
   const std::uint64_t priced = priced_bytes(bytes);
-  const plan::Picoseconds time =
-      plan::lane_turns_time(shape, query.network, std::min(priced, at_a_time));
+  const plan::Picoseconds time = plan::lane_turns_time(shape, query.topology.counts(),
+                                                       query.network, std::min(priced, at_a_time));
   const std::uint64_t whole =
       priced <= at_a_time ? static_cast<std::uint64_t>(time)
                           : static_cast<std::uint64_t>(time) / 1000 * priced / at_a_time * 1000;
@@ -384,8 +391,8 @@ void add_in_turns(const Query& query, std::vector<Variant>& variants) {
       variant.turns = turns;
       const std::uint64_t parts = std::uint64_t{turns} * query.topology.rank_count;
       if (query.request.element_count < parts || query.request.bytes() < parts * part_bytes_min ||
-          !plan::is_lane_turns(turns_of(query, variant)) ||
-          !has_room_for_turns(turns_of(query, variant)))
+          !plan::is_lane_turns(turns_of(query, variant), query.topology.counts()) ||
+          !has_room_for_turns(query, turns_of(query, variant)))
         continue;
       if (!query.request.only.empty()) variants.push_back(variant);  // one of them has the name
       const plan::Picoseconds cost = cost_of_turns(query, variant);
@@ -401,10 +408,11 @@ void add_in_turns(const Query& query, std::vector<Variant>& variants) {
 std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   const std::uint32_t lanes_max = lanes_max_of(query, hierarchy);
   std::vector<Variant> variants;
+  Divided divided;
   if (!is_asked_for_hierarchy(query.request) && !query.topology.shares_cpus)
     for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2)
-      add_across(query, hierarchy, lane_count, variants);
-  add_across(query, hierarchy, lanes_max, variants);
+      add_across(query, hierarchy, lane_count, divided, variants);
+  add_across(query, hierarchy, lanes_max, divided, variants);
   if (hierarchy == Hierarchy::lanes) add_in_turns(query, variants);
   return variants;
 }

@@ -1,6 +1,7 @@
 #include "tune/rooted_cost.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/core/per_round.hpp"
@@ -40,15 +41,35 @@ std::vector<std::uint32_t> subtrees(std::uint32_t count, const plan::PerRound& f
   return sizes;
 }
 
-/// Until the last rank of a tree has its message, if each takes `below` with it by itself.
+/// Until the last rank of a tree has its message, if each takes `below` with it by itself.  Many of
+/// its subtrees are of one size.
+class TimeOfTree {
+ public:
+  TimeOfTree(const plan::PerRound& fans, const plan::Branching& by, const Hop& hop,
+             Picoseconds below)
+      : fans_(fans), by_(by), hop_(hop), below_(below) {}
+
+  Picoseconds of(std::uint32_t count) {
+    if (const auto place = known_.find(count); place != known_.end()) return place->second;
+    Picoseconds time = below_, begin = 0;
+    for (const std::uint32_t size : subtrees(count, fans_, by_)) {
+      time = std::max(time, begin + hop_.time + of(size));
+      begin += hop_.gap;
+    }
+    return known_[count] = time;
+  }
+
+ private:
+  const plan::PerRound& fans_;
+  const plan::Branching& by_;
+  const Hop& hop_;
+  Picoseconds below_;
+  std::unordered_map<std::uint32_t, Picoseconds> known_;
+};
+
 Picoseconds time_of_tree(std::uint32_t count, const plan::PerRound& fans, const plan::Branching& by,
                          const Hop& hop, Picoseconds below) {
-  Picoseconds time = below, begin = 0;
-  for (const std::uint32_t size : subtrees(count, fans, by)) {
-    time = std::max(time, begin + hop.time + time_of_tree(size, fans, by, hop, below));
-    begin += hop.gap;
-  }
-  return time;
+  return TimeOfTree(fans, by, hop, below).of(count);
 }
 
 bool is_broadcast(const Query& query) {

@@ -274,7 +274,7 @@ std::vector<Variant> in_lanes(const Query& query) {
       std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count));
   std::vector<Variant> variants;
   const auto add = [&](std::uint32_t lane_count) {
-    if (!plan::is_lane_shape(lanes_of(query, lane_count, pieces_of_lane_max))) return;
+    if (!may_be_lanes(query, lane_count, pieces_of_lane_max)) return;
     Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
     variants.push_back(variant);
     variant.fans.is_chain = true;

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <numeric>
 
 #include "tune/rows.hpp"
 
 namespace tutti::tune {
+
+using plan::Picoseconds;
 
 RoundPrices::RoundPrices(const Query& query)
     : network_(query.network),
@@ -13,34 +16,59 @@ RoundPrices::RoundPrices(const Query& query)
       is_shared_(query.topology.has_shared_nodes()),
       has_runs_(query.topology.has_runs()) {}
 
-plan::Picoseconds RoundPrices::of(std::uint32_t messages, std::uint64_t values,
-                                  std::uint64_t value_bytes, bool combines) const {
-  return is_one_node_ ? round_cost_in_node(network_, messages, values, value_bytes, combines)
-                      : round_cost(share_, messages, values, value_bytes, combines);
+const RoundPrices::Terms& RoundPrices::terms_of(std::uint64_t values, std::uint64_t value_bytes,
+                                                bool combines) const {
+  Terms& terms = terms_[values % terms_.size()];
+  if (terms.is_known && terms.values == values && terms.value_bytes == value_bytes &&
+      terms.combines == combines)
+    return terms;
+  const std::uint64_t bytes = values * value_bytes;
+  const plan::LogGP& between = network_.between;
+  const plan::NodeMemory& inside = network_.inside;
+  const auto count = static_cast<Picoseconds>(values);
+  terms = {.is_known = true, .combines = combines, .values = values, .value_bytes = value_bytes};
+  terms.one = round_cost(share_, 1, values, value_bytes, combines);
+  terms.further = round_cost(share_, 2, values, value_bytes, combines) - terms.one;
+  terms.store = inside.store_time(bytes);
+  terms.taken = inside.receive_overhead + (combines ? count * between.work_time(value_bytes) : 0);
+  const Picoseconds work = combines ? count * between.work + between.work_per_byte.of(bytes) : 0;
+  terms.busy = between.receive_overhead + work;
+  terms.last = between.travel_time(bytes) + terms.busy;
+  terms.port = between.port_time(bytes);
+  return terms;
 }
 
-plan::Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
-                                     std::uint64_t value_bytes, bool combines) const {
+Picoseconds RoundPrices::in_node(std::uint32_t messages, const Terms& terms) const {
+  const auto count = static_cast<Picoseconds>(messages);
+  return count * terms.store + std::max(network_.inside.latency + terms.taken, count * terms.taken);
+}
+
+Picoseconds RoundPrices::of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
+                            bool combines) const {
+  const Terms& terms = terms_of(values, value_bytes, combines);
+  return is_one_node_ ? in_node(messages, terms)
+                      : terms.one + (Picoseconds{messages} - 1) * terms.further;
+}
+
+Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
+                               std::uint64_t value_bytes, bool combines) const {
   if (is_one_node_ || !is_shared_) return of(round.messages, values, value_bytes, combines);
-  std::uint64_t leave = 0, stay = 0;  // of all ranks of a node, and of one of them at most
-  for (std::uint64_t message = 1; message <= round.messages; ++message) {
-    const std::uint64_t distance = message * round.length;
-    leave += has_runs_ ? std::min(distance, ranks_) : distance % nodes_ == 0 ? 0 : ranks_;
-    stay += (has_runs_ ? distance < ranks_ : distance % nodes_ == 0) ? 1 : 0;
+  // Messages that stay in the node, of one of its ranks at most, and of all that leave it.
+  const std::uint64_t messages = round.messages, length = round.length;
+  std::uint64_t stay = 0, leave = 0;
+  if (has_runs_) {
+    stay = std::min(messages, (ranks_ - 1) / length);
+    leave = length * (stay * (stay + 1) / 2) + (messages - stay) * ranks_;
+  } else {
+    stay = messages / (nodes_ / std::gcd(length, nodes_));
+    leave = (messages - stay) * ranks_;
   }
-  if (leave == 0)
-    return round_cost_in_node(network_, static_cast<std::uint32_t>(stay), values, value_bytes,
-                              combines);
-  const std::uint64_t bytes = values * value_bytes;
-  const plan::LogGP& network = network_.between;
-  const plan::Picoseconds work = combines ? static_cast<plan::Picoseconds>(values) * network.work +
-                                                network.work_per_byte.of(bytes)
-                                          : 0;
-  const auto behind = static_cast<plan::Picoseconds>(leave - 1);
-  const auto others = static_cast<plan::Picoseconds>(round.messages - 1);
-  return network.travel_time(bytes) + network.receive_overhead + work +
-         static_cast<plan::Picoseconds>(stay) * network_.inside.store_time(bytes) +
-         std::max(behind * network.port_time(bytes), others * (network.receive_overhead + work));
+  const Terms& terms = terms_of(values, value_bytes, combines);
+  if (leave == 0) return in_node(static_cast<std::uint32_t>(stay), terms);
+  const auto behind = static_cast<Picoseconds>(leave - 1);
+  const auto others = static_cast<Picoseconds>(messages - 1);
+  return terms.last + static_cast<Picoseconds>(stay) * terms.store +
+         std::max(behind * terms.port, others * terms.busy);
 }
 
 }  // namespace tutti::tune

@@ -1,6 +1,7 @@
 // The rows of the registry, by the files that define them; and what several of these need.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -46,7 +47,7 @@ inline std::vector<Variant> covering_named(const plan::PerRound& vector, std::ui
 }
 
 /// Prices of rounds that all ranks have alike, through the ports of their nodes or in the only one.
-/// Made once for a query, because a vector is found by thousands of prices.
+/// Made once for a query, because a vector is found by thousands of prices; of one thread.
 class RoundPrices {
  public:
   explicit RoundPrices(const Query& query);
@@ -59,10 +60,23 @@ class RoundPrices {
                           bool combines = true) const;
 
  private:
+  /// What does not depend on the number of messages.
+  struct Terms {
+    bool is_known = false;
+    bool combines = false;
+    std::uint64_t values = 0, value_bytes = 0;
+    plan::Picoseconds one = 0, further = 0;          // messages of ranks that all send alike
+    plan::Picoseconds store = 0, taken = 0;          // inside a node
+    plan::Picoseconds last = 0, port = 0, busy = 0;  // of the messages of a node
+  };
+  const Terms& terms_of(std::uint64_t values, std::uint64_t value_bytes, bool combines) const;
+  plan::Picoseconds in_node(std::uint32_t messages, const Terms& terms) const;
+
   plan::Network network_;
   plan::LogGP share_;  // of the port of a node
   std::uint64_t ranks_, nodes_;
   bool is_one_node_, is_shared_, has_runs_;
+  mutable std::array<Terms, 16> terms_;  // by values
 };
 
 /// The connections that a vector may need: none in a single node.
@@ -77,6 +91,11 @@ inline plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count,
           .node_of = query.topology.node_of,
           .lane_count = lane_count,
           .pieces = pieces};
+}
+
+/// Whether there is such a shape.
+inline bool may_be_lanes(const Query& query, std::uint32_t lane_count, std::uint32_t pieces = 1) {
+  return plan::is_lane_shape(lanes_of(query, lane_count, pieces), query.topology.counts());
 }
 
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {

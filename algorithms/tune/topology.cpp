@@ -1,25 +1,34 @@
 #include "tune/topology.hpp"
 
-#include "plan/allreduce/lanes.hpp"
 #include "plan/core/nodes.hpp"
 #include "plan/core/per_round.hpp"
 
 namespace tutti::tune {
 
+Topology Topology::counted() const {
+  Topology all = *this;
+  all.known = counts();
+  return all;
+}
+
+plan::NodeCounts Topology::counts() const {
+  return known ? *known : plan::counts_of_nodes(rank_count, node_of);
+}
+
 std::uint32_t Topology::node_count() const {
-  return plan::node_count_of(node_of, rank_count);
+  return known ? known->nodes : plan::node_count_of(node_of, rank_count);
 }
 
 std::uint32_t Topology::largest_node() const {
-  return static_cast<std::uint32_t>(plan::largest_node_of(node_of));
+  return counts().largest;
 }
 
 std::uint32_t Topology::smallest_node() const {
-  return node_of.empty() ? 1 : plan::lanes_max(rank_count, node_of);
+  return counts().smallest;
 }
 
 bool Topology::has_runs() const {
-  return plan::nodes_are_runs(node_of);
+  return known ? known->are_runs : plan::nodes_are_runs(node_of);
 }
 
 bool Topology::has_domains() const {

@@ -3,16 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <tutti/types.hpp>
 #include <vector>
+
+#include "plan/core/nodes.hpp"
 
 namespace tutti::tune {
 
 struct Topology {
   std::uint32_t rank_count = 1;
-  std::vector<Node> node_of = {};    // of each rank; empty: each is a node of its own
-  std::vector<Node> domain_of = {};  // of each rank; empty: nodes are not divided
-  bool shares_cpus = false;          // some node has more ranks than CPUs for them
+  std::vector<Node> node_of = {};              // of each rank; empty: each is a node of its own
+  std::vector<Node> domain_of = {};            // of each rank; empty: nodes are not divided
+  bool shares_cpus = false;                    // some node has more ranks than CPUs for them
+  std::optional<plan::NodeCounts> known = {};  // of counted(): no rank changes its node any more
+
+  /// Looks at all ranks once and for all.  A choice asks for the following hundreds of times, which
+  /// takes long where there are thousands of ranks.
+  Topology counted() const;
+  plan::NodeCounts counts() const;
 
   std::uint32_t node_count() const;
   std::uint32_t largest_node() const;   // ranks in it

@@ -1,10 +1,11 @@
 #include "tune/vectors.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <numeric>
 #include <tuple>
-#include <unordered_map>
+#include <vector>
 
 namespace tutti::tune {
 namespace {
@@ -22,46 +23,99 @@ std::uint32_t divided_up(std::uint64_t number, std::uint64_t by) {
 }
 
 /// From the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m ranks to
-/// the rounds before it, and only the least r of each quotient counts.
+/// the rounds before it, and only the least r of each quotient counts.  Each round is priced once,
+/// whatever entries are allowed then.
 class Search {
  public:
-  Search(const RoundPrice& price, std::uint32_t largest) : price_(price), largest_(largest) {}
+  Search(std::uint32_t rank_count, const RoundPrice& price, std::uint32_t largest)
+      : price_(price),
+        largest_(largest),
+        last_(rank_count - 1),
+        root_(std::uint64_t{1} << (std::bit_width(last_) + 1) / 2),
+        index_(2 * root_ + 1, none) {
+    if (rank_count > 1) add(rank_count);
+  }
 
-  plan::PerRound of(std::uint32_t rank_count) {
+  /// The cheapest with entries up to `largest`, which is no more than before.
+  plan::PerRound best(std::uint32_t largest) {
     plan::PerRound vector;
-    for (std::uint32_t ranks = rank_count; ranks > 1;
-         ranks = divided_up(ranks, vector.back() + std::uint64_t{1}))
-      vector.push_back(best(ranks).last_entry);
+    if (states_.empty()) return vector;
+    for (State& state : states_) {
+      state.cost = {.time = INT64_MAX};
+      for (std::size_t at = state.first; at < state.end && rounds_[at].entry <= largest; ++at) {
+        const LastRound& round = rounds_[at];
+        const Cost before = round.left == none ? Cost{} : states_[round.left].cost;
+        const Cost cost{before.time + round.price, before.rounds + 1,
+                        before.messages + round.entry};
+        if (cost.key() >= state.cost.key()) continue;
+        state.cost = cost;
+        state.last = at;
+      }
+    }
+    for (std::size_t state = states_.size() - 1; state != none;) {
+      const LastRound& round = rounds_[states_[state].last];
+      vector.push_back(round.entry);
+      state = round.left;
+    }
     std::reverse(vector.begin(), vector.end());
     return vector;
   }
 
  private:
-  struct Best {
-    Cost cost = {.time = INT64_MAX};
-    std::uint32_t last_entry = 0;
+  static constexpr std::size_t none = SIZE_MAX;
+
+  struct LastRound {
+    std::uint32_t entry;
+    std::size_t left;  // the state of the rounds before; none: there are none
+    plan::Picoseconds price;
+  };
+  /// So many ranks, with their last rounds among rounds_.
+  struct State {
+    std::size_t first, end;
+    Cost cost = {};
+    std::size_t last = 0;
   };
 
-  const Best& best(std::uint32_t ranks) {
-    if (const auto place = known_.find(ranks); place != known_.end()) return place->second;
-    Best found;
-    const std::uint32_t most = std::min(largest_, ranks - 1);
-    for (std::uint32_t entry = 1; entry <= most;) {
+  template <class F>
+  void for_each_quotient(std::uint32_t ranks, F&& f) const {
+    for (std::uint32_t entry = 1; entry <= largest_;) {
       const std::uint32_t left = divided_up(ranks, entry + std::uint64_t{1});
-      const plan::Round round{
-          .length = left, .messages = entry, .short_messages = (entry + 1) * left - ranks};
-      const Cost before = left == 1 ? Cost{} : best(left).cost;
-      const Cost cost{before.time + price_(round), before.rounds + 1, before.messages + entry};
-      if (cost.key() < found.cost.key()) found = {cost, entry};
-      if (left == 1) break;
+      f(entry, left);
+      if (left == 1) return;
       entry = divided_up(ranks, left - 1) - 1;
     }
-    return known_[ranks] = found;
+  }
+
+  /// All that occur are ceil(P / m) = 1 + floor((P - 1) / m) for some m: few numbers, of which the
+  /// large ones have an m of their own.
+  std::size_t& index_of(std::uint32_t ranks) {
+    const std::uint64_t quotient = ranks - std::uint64_t{1};
+    return index_[quotient < root_ ? quotient : root_ + last_ / quotient];
+  }
+
+  /// The states that a state needs come before it.
+  void add(std::uint32_t ranks) {
+    for_each_quotient(ranks, [&](std::uint32_t, std::uint32_t left) {
+      if (left > 1 && index_of(left) == none) add(left);
+    });
+    State state{.first = rounds_.size(), .end = 0};
+    for_each_quotient(ranks, [&](std::uint32_t entry, std::uint32_t left) {
+      const plan::Round round{
+          .length = left, .messages = entry, .short_messages = (entry + 1) * left - ranks};
+      rounds_.push_back(
+          {.entry = entry, .left = left == 1 ? none : index_of(left), .price = price_(round)});
+    });
+    state.end = rounds_.size();
+    index_of(ranks) = states_.size();
+    states_.push_back(state);
   }
 
   const RoundPrice& price_;
   std::uint32_t largest_;
-  std::unordered_map<std::uint32_t, Best> known_;
+  std::uint64_t last_, root_;
+  std::vector<std::size_t> index_;  // of states, or none
+  std::vector<State> states_;
+  std::vector<LastRound> rounds_;
 };
 
 }  // namespace
@@ -74,12 +128,13 @@ plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_
                                const RoundPrice& price) {
   assert(rank_count >= 1);
   const std::uint32_t messages_max = messages_max_of(rank_count, partners_max);
+  Search search(rank_count, price, messages_of_round_max);
   for (std::uint32_t largest = messages_of_round_max; largest >= 1; --largest) {
-    plan::PerRound vector = Search(price, largest).of(rank_count);
+    plan::PerRound vector = search.best(largest);
     if (std::accumulate(vector.begin(), vector.end(), std::uint64_t{0}) <= messages_max)
       return vector;
   }
-  return Search(price, messages_of_round_max).of(rank_count);
+  return search.best(messages_of_round_max);
 }
 
 }  // namespace tutti::tune

@@ -34,6 +34,10 @@ LaneTurns shape_of(const NodeOf& node_of, const PerRound& per_round, std::uint32
           .turns = turns};
 }
 
+NodeCounts counts_of(const LaneTurns& shape) {
+  return counts_of_nodes(shape.rank_count, shape.node_of);
+}
+
 std::vector<Plan> plans_of(const LaneTurns& shape) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
@@ -68,7 +72,7 @@ TEST(LaneTurns, are_right_for_every_shape_of_equal_nodes) {
         for (const std::uint32_t turns : {1u, 2u, 5u, 9u}) {
           const NodeOf node_of = even_nodes(nodes, ranks);
           const LaneTurns shape = shape_of(node_of, per_round, turns);
-          ASSERT_TRUE(is_lane_turns(shape)) << text_of(shape);
+          ASSERT_TRUE(is_lane_turns(shape, counts_of(shape))) << text_of(shape);
           EXPECT_EQ(first_violation(plans_of(shape), Promise::same_result), std::nullopt)
               << text_of(shape);
         }
@@ -156,7 +160,8 @@ TEST(LaneTurns, send_between_nodes_and_inside_what_no_schedule_goes_below) {
 
 TEST(LaneTurns, are_none_of_other_shapes) {
   const auto is = [](const NodeOf& node_of, const PerRound& per_round, std::uint32_t turns = 2) {
-    return is_lane_turns(shape_of(node_of, per_round, turns));
+    const LaneTurns shape = shape_of(node_of, per_round, turns);
+    return is_lane_turns(shape, counts_of(shape));
   };
   EXPECT_TRUE(is(even_nodes(4, 3), {1, 1}));
   EXPECT_TRUE(is(even_nodes(4, 3), {3}));
@@ -202,7 +207,8 @@ TEST(LaneTurns, have_a_price_near_what_they_take) {
           const Network network{.between = between, .inside = memory};
           const auto taken = static_cast<double>(
               makespan(plans_of(shape), network, node_of, {.payload_bytes = bytes}));
-          const auto price = static_cast<double>(lane_turns_time(shape, network, bytes));
+          const auto price =
+              static_cast<double>(lane_turns_time(shape, counts_of(shape), network, bytes));
           EXPECT_LE(price, 1.05 * taken) << text_of(shape) << ", " << between.gap;
           EXPECT_GE(price, 0.95 * taken) << text_of(shape) << ", " << between.gap;
         }

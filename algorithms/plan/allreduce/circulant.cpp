@@ -49,7 +49,7 @@ Extent extent_of(const NodeShares& shares) {
   Extent extent;
   for (std::uint32_t node = 0; node < shares.node_count(); ++node) {
     // The first member holds most, the last one least.
-    const std::vector<Rank>& members = shares.members(node);
+    const std::span<const Rank> members = shares.members(node);
     const std::size_t held = held_by(shares, members.front()).size();
     extent.held = std::max(extent.held, held);
     if (members.size() == 1) {
@@ -129,7 +129,7 @@ class Builder {
     std::size_t distance(std::uint32_t i) const { return skip + length - 1 - i; }
   };
 
-  const std::vector<Rank>& here() const { return shares_.members(node_); }
+  std::span<const Rank> here() const { return shares_.members(node_); }
   std::size_t nodes() const { return shares_.node_count(); }
   bool shares_nodes() const { return shares_.node_count() < shares_.rank_count(); }
   Register next_partial() { return partial_register(plan_.partial_count++); }

@@ -89,7 +89,9 @@ class Builder {
     std::uint32_t left = shares_.node_of(self);
     for (std::uint32_t digit = digit_count_; --digit > 0; left /= extents_[digit])
       own_[digit] = left % extents_[digit];
-    const LaneTurnsExtent extent = lane_turns_extent(shape);
+    const LaneTurnsExtent extent = lane_turns_extent(shape, {.nodes = shares_.node_count(),
+                                                             .smallest = shares_.smallest(),
+                                                             .largest = shares_.largest()});
     plan_ = {.self = self, .rank_count = shape.rank_count, .algorithm = "lanes/turns"};
     plan_.parts = static_cast<std::uint16_t>(extent.parts);
     plan_.payloads = static_cast<std::uint16_t>(extent.payloads);
@@ -388,41 +390,39 @@ class Events {
 
 }  // namespace
 
-bool is_lane_turns(const LaneTurns& shape) {
-  const NodeShares shares(shape.rank_count, shape.node_of);
-  if (shape.turns == 0 || shares.node_count() == 1 || shares.largest() == 1 ||
-      !shares.are_of_one_size())
+bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts) {
+  if (shape.turns == 0 || counts.nodes == 1 || counts.largest == 1 ||
+      counts.smallest != counts.largest)
     return false;
   std::uint64_t nodes = 1;
   for (const std::uint32_t messages : shape.per_round) {
-    if (messages == 0 || messages >= shares.node_count()) return false;
+    if (messages == 0 || messages >= counts.nodes) return false;
     nodes *= messages + std::uint64_t{1};
-    if (nodes > shares.node_count()) return false;
+    if (nodes > counts.nodes) return false;
   }
-  if (nodes != shares.node_count()) return false;
-  const LaneTurnsExtent extent = lane_turns_extent(shape);
+  if (nodes != counts.nodes) return false;
+  const LaneTurnsExtent extent = lane_turns_extent(shape, counts);
   return extent.parts <= UINT16_MAX && extent.slots <= slots_max / 2 &&
          extent.partials <= UINT16_MAX;
 }
 
-LaneTurnsExtent lane_turns_extent(const LaneTurns& shape) {
-  const NodeShares shares(shape.rank_count, shape.node_of);
-  const std::uint64_t turns = shape.turns, node_ranks = shares.largest();
+LaneTurnsExtent lane_turns_extent(const LaneTurns& shape, const NodeCounts& counts) {
+  const std::uint64_t turns = shape.turns, node_ranks = counts.largest;
   return {.parts = turns * shape.rank_count,
-          .payloads = shares.node_count(),
+          .payloads = counts.nodes,
           .slots = 2 * turns * (node_ranks - 1 + messages_across(shape)),
           .partials = turns * (node_ranks + 1)};
 }
 
 Plan lane_turns_allreduce(Rank self, const LaneTurns& shape) {
-  assert(index_of(self) < shape.rank_count && is_lane_turns(shape));
+  assert(index_of(self) < shape.rank_count);
+  assert(is_lane_turns(shape, counts_of_nodes(shape.rank_count, shape.node_of)));
   return Builder(self, shape).build();
 }
 
-Picoseconds lane_turns_time(const LaneTurns& shape, const Network& network,
-                            std::uint64_t payload_bytes) {
-  const NodeShares shares(shape.rank_count, shape.node_of);
-  return Events(shape, shares.largest(), network, payload_bytes).end(shape);
+Picoseconds lane_turns_time(const LaneTurns& shape, const NodeCounts& counts,
+                            const Network& network, std::uint64_t payload_bytes) {
+  return Events(shape, counts.largest, network, payload_bytes).end(shape);
 }
 
 }  // namespace tutti::plan

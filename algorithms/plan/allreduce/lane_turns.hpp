@@ -49,6 +49,7 @@
 #include <span>
 #include <tutti/types.hpp>
 
+#include "plan/core/nodes.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/plan.hpp"
 #include "plan/cost/network.hpp"
@@ -70,19 +71,21 @@ struct LaneTurnsExtent {
   std::uint64_t partials = 0;
 };
 
+// `counts`: those of the nodes of the shape.
+
 /// Needs several nodes of several ranks each, as many on each, and rounds that cover the nodes with
 /// none left over; and numbers for parts and slots.
-bool is_lane_turns(const LaneTurns& shape);
+bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts);
 
 /// Needs is_lane_turns(shape), as the following do.
-LaneTurnsExtent lane_turns_extent(const LaneTurns& shape);
+LaneTurnsExtent lane_turns_extent(const LaneTurns& shape, const NodeCounts& counts);
 
 /// Allreduce of `self`, named "lanes/turns".
 Plan lane_turns_allreduce(Rank self, const LaneTurns& shape);
 
 /// About what it takes: the events of one rank, as if all sent alike, each of those of a node one
 /// message in turn.
-Picoseconds lane_turns_time(const LaneTurns& shape, const Network& network,
-                            std::uint64_t payload_bytes);
+Picoseconds lane_turns_time(const LaneTurns& shape, const NodeCounts& counts,
+                            const Network& network, std::uint64_t payload_bytes);
 
 }  // namespace tutti::plan

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -354,7 +355,7 @@ class Builder {
 
   const NodeShares& shares_;
   Roots roots_;
-  const std::vector<Rank>& members_;  // of the own node
+  std::span<const Rank> members_;  // of the own node
   std::uint16_t member_count_;
   std::uint16_t seat_;        // of this rank among them
   std::uint16_t others_max_;  // one less than the ranks of the largest node
@@ -387,13 +388,16 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
 }  // namespace
 
 std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of) {
-  return NodeShares(rank_count, node_of).smallest();
+  return counts_of_nodes(rank_count, node_of).smallest;
 }
 
 bool is_lane_shape(const LaneShape& shape) {
-  const NodeShares shares(shape.rank_count, shape.node_of);
-  return shape.lane_count >= 1 && shape.lane_count <= shares.smallest() &&
-         (std::uint64_t{shares.largest()} + shape.lane_count) * shape.pieces <= slots_max / 2;
+  return is_lane_shape(shape, counts_of_nodes(shape.rank_count, shape.node_of));
+}
+
+bool is_lane_shape(const LaneShape& shape, const NodeCounts& counts) {
+  return shape.lane_count >= 1 && shape.lane_count <= counts.smallest &&
+         (std::uint64_t{counts.largest} + shape.lane_count) * shape.pieces <= slots_max / 2;
 }
 
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,

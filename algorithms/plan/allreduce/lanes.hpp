@@ -65,6 +65,7 @@
 #include <span>
 #include <tutti/types.hpp>
 
+#include "plan/core/nodes.hpp"
 #include "plan/core/plan.hpp"
 
 namespace tutti::plan {
@@ -83,8 +84,10 @@ using PlanAcross = std::function<Plan(Rank self, std::uint32_t node_count)>;
 /// The most lanes that there can be: the number of ranks of the smallest node.
 std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of);
 
-/// Whether slots and parts suffice for the shape, besides those of the schedule across.
+/// Whether slots and parts suffice for the shape, besides those of the schedule across.  `counts`:
+/// those of its nodes, if they are known.
 bool is_lane_shape(const LaneShape& shape);
+bool is_lane_shape(const LaneShape& shape, const NodeCounts& counts);
 
 /// Allreduce of `self`, named by ranks that take part and the schedule across, as in
 /// "leader/recursive_multiplying"; that schedule if each rank is a node of its own.  Needs

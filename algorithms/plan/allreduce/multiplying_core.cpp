@@ -19,41 +19,58 @@ namespace {
 /// The cheapest core of each product that has factors of 2 .. largest + 1 alone.
 class ByProduct {
   struct Core {
+    std::uint64_t product = 1;
     std::int64_t price = 0;
     std::uint32_t rounds = 0;
     std::uint64_t messages = 0;
-    std::uint32_t last_factor = 1;
+    std::size_t before = 0;  // the core without its last factor
     auto key() const { return std::tuple(price, rounds, messages); }
   };
 
  public:
   ByProduct(std::uint32_t rank_count, const CorePrices& prices)
       : rank_count_(rank_count), prices_(prices) {
-    // In the order of products, so that each is final before it is multiplied.
-    known_[1] = {};
-    for (auto place = known_.begin(); place != known_.end(); ++place)
-      for (std::uint64_t factor = 2;
-           factor <= prices.largest + std::uint64_t{1} && place->first * factor <= rank_count;
-           ++factor) {
-        Core next = place->second;
-        next.price += prices.combining.of(factor - 1);
-        ++next.rounds;
-        next.messages += factor - 1;
-        next.last_factor = static_cast<std::uint32_t>(factor);
-        Core& kept =
-            known_.try_emplace(place->first * factor, Core{.price = INT64_MAX}).first->second;
+    // In the order of products, so that each is final before it is multiplied: by each factor, the
+    // next product that it leads to is that of the core `at`.
+    struct Factor {
+      std::uint64_t value;
+      std::int64_t price;
+      std::size_t at;
+    };
+    std::vector<Factor> factors;  // the largest first
+    for (std::uint64_t value =
+             std::min(prices.largest + std::uint64_t{1}, rank_count + std::uint64_t{0});
+         value >= 2; --value)
+      factors.push_back({value, prices.combining.of(value - 1), 0});
+    known_.push_back(Core{});
+    for (;;) {
+      std::uint64_t product = UINT64_MAX;
+      for (const Factor& factor : factors)
+        product = std::min(product, known_[factor.at].product * factor.value);
+      if (product > rank_count) break;
+      Core kept{.product = product, .price = INT64_MAX};
+      for (Factor& factor : factors) {
+        const Core& last = known_[factor.at];
+        if (last.product * factor.value != product) continue;
+        const Core next{.product = product,
+                        .price = last.price + factor.price,
+                        .rounds = last.rounds + 1,
+                        .messages = last.messages + factor.value - 1,
+                        .before = factor.at++};
         if (next.key() < kept.key()) kept = next;
       }
+      known_.push_back(kept);
+    }
   }
 
   /// With the fold that a product leaves; empty if none keeps to the limit.
   std::optional<PerRound> cheapest(std::uint64_t messages_max) const {
     Core best{.price = INT64_MAX};
-    std::uint64_t best_product = 0;
-    for (const auto& [product, core] : known_) {
-      Core all = core;
-      if (product != rank_count_) {
-        const std::uint64_t folded = (rank_count_ + product - 1) / product - 1;
+    std::size_t best_at = 0;
+    for (std::size_t at = 0; at < known_.size(); ++at) {
+      Core all = known_[at];
+      if (all.product != rank_count_) {
+        const std::uint64_t folded = (rank_count_ + all.product - 1) / all.product - 1;
         if (folded > prices_.largest) continue;
         all.price += prices_.combining.of(folded) + prices_.out.of(folded);
         all.rounds += 2;
@@ -61,15 +78,13 @@ class ByProduct {
       }
       if (all.messages > messages_max || all.key() >= best.key()) continue;
       best = all;
-      best_product = product;
+      best_at = at;
     }
-    if (best_product == 0) return {};
+    if (best.price == INT64_MAX) return {};
     PerRound vector;
-    for (std::uint64_t product = best_product; product > 1;) {
-      const std::uint32_t factor = known_.at(product).last_factor;
-      vector.push_back(factor - 1);
-      product /= factor;
-    }
+    for (std::size_t at = best_at; at != 0; at = known_[at].before)
+      vector.push_back(
+          static_cast<std::uint32_t>(known_[at].product / known_[known_[at].before].product - 1));
     std::sort(vector.begin(), vector.end(), std::greater<>());
     return vector;
   }
@@ -77,7 +92,7 @@ class ByProduct {
  private:
   std::uint32_t rank_count_;
   const CorePrices& prices_;
-  std::map<std::uint64_t, Core> known_;
+  std::vector<Core> known_;  // in the order of products
 };
 
 class CoreSearch {

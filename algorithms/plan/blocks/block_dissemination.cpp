@@ -92,7 +92,7 @@ class Builder {
       : shares_(rank_count, node_of),
         circle_(shares_.node_count(), per_round),
         node_(shares_.node_of(self)),
-        others_(shares_.members(node_)),
+        others_(shares_.members(node_).begin(), shares_.members(node_).end()),
         is_even_(shares_.are_of_one_size()),
         exchanges_(circle_.rounds()),
         partial_of_(rank_count, no_partial) {

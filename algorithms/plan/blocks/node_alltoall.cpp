@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -81,7 +82,7 @@ class Builder {
   std::uint16_t slot_of_porter(std::size_t offset) const {
     return narrow(first_of_porters_ + offset - 1);
   }
-  const std::vector<Rank>& here() const { return shares_.members(node_); }
+  std::span<const Rank> here() const { return shares_.members(node_); }
   std::size_t others() const { return here().size() - 1; }
   std::size_t place_ahead(std::size_t offset) const { return (place_ + offset) % here().size(); }
   std::size_t place_behind(std::size_t offset) const {
@@ -117,7 +118,7 @@ class Builder {
     first_together_ = plan_.partial_count;
     plan_.partial_count = narrow(first_together_ + nodes_.size());
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-      const std::vector<Rank>& there = shares_.members(nodes_[turn]);
+      const std::span<const Rank> there = shares_.members(nodes_[turn]);
       for (std::size_t i = 0; i < there.size(); ++i)
         copy(there[i], source_register, together(turn, place_ * there.size() + i));
     }
@@ -138,7 +139,7 @@ class Builder {
       steps_.await(member, slot, narrow(blocks + 1));
       std::size_t first = 0;
       for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-        const std::vector<Rank>& there = shares_.members(nodes_[turn]);
+        const std::span<const Rank> there = shares_.members(nodes_[turn]);
         copy(there.back(), slot_register(slot, narrow(first)), together(turn, place * there.size()),
              there.size());
         first += there.size();
@@ -150,7 +151,7 @@ class Builder {
   /// Sorts the blocks that come from other nodes into a partial for each member of this node.
   void swap_with_nodes() {
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-      const std::vector<Rank>& there = shares_.members(nodes_[turn]);
+      const std::span<const Rank> there = shares_.members(nodes_[turn]);
       const NodeShares::Carrier peer = shares_.carrier(nodes_[turn], node_);
       steps_.begin_part(part_of(there.back()));
       steps_.put(peer.rank, slot_of_turn(peer.turn), narrow(here().size() * there.size()),
@@ -161,7 +162,7 @@ class Builder {
     plan_.partial_count = narrow(first_dealt_ + others());
     std::size_t first = 0;
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-      const std::vector<Rank>& there = shares_.members(nodes_[turn]);
+      const std::span<const Rank> there = shares_.members(nodes_[turn]);
       const std::uint16_t slot = slot_of_turn(turn);
       steps_.begin_part(part_of(here().back()));
       steps_.await(shares_.carrier(nodes_[turn], node_).rank, slot,

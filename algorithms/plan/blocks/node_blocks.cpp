@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 #include <vector>
 
 #include "plan/core/node_shares.hpp"
@@ -10,7 +11,7 @@
 namespace tutti::plan {
 namespace {
 
-std::uint16_t count_of(const std::vector<Rank>& members) {
+std::uint16_t count_of(std::span<const Rank> members) {
   return static_cast<std::uint16_t>(members.size());
 }
 
@@ -24,8 +25,8 @@ class Heads {
   std::uint16_t nodes() const { return static_cast<std::uint16_t>(shares_.node_count()); }
   std::uint16_t largest() const { return static_cast<std::uint16_t>(shares_.largest()); }
   std::uint16_t node() const { return static_cast<std::uint16_t>(shares_.node_of(self_)); }
-  const std::vector<Rank>& members() const { return members(node()); }
-  const std::vector<Rank>& members(std::uint16_t node) const { return shares_.members(node); }
+  std::span<const Rank> members() const { return members(node()); }
+  std::span<const Rank> members(std::uint16_t node) const { return shares_.members(node); }
   Rank head() const { return head(node()); }
   Rank head(std::uint16_t node) const { return shares_.head(node, root_); }
   std::uint16_t place() const { return static_cast<std::uint16_t>(shares_.place_of(self_)); }
@@ -96,14 +97,14 @@ Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
   });
   steps.set_round(1);
   if (!is_root) {
-    const std::vector<Rank>& members = heads.members();
+    const std::span<const Rank> members = heads.members();
     const std::uint16_t slot = slot_of_node(heads.node());
     steps.begin_part(part_of(members.back()));
     steps.put(root, slot, count_of(members), partial_register(0), members.size() > 1);
     return plan;
   }
   heads.for_other_nodes([&](std::uint16_t node) {
-    const std::vector<Rank>& members = heads.members(node);
+    const std::span<const Rank> members = heads.members(node);
     steps.begin_part(part_of(members.back()));
     steps.await(heads.head(node), slot_of_node(node), count_of(members));
     for (std::uint16_t place = 0; place < count_of(members); ++place) {
@@ -153,7 +154,7 @@ Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
   };
   if (is_root) {
     heads.for_other_nodes([&](std::uint16_t node) {
-      const std::vector<Rank>& members = heads.members(node);
+      const std::span<const Rank> members = heads.members(node);
       const std::uint16_t together = plan.partial_count++;
       for (std::uint16_t place = 0; place < count_of(members); ++place) {
         steps.begin_part(part_of(members[place]));
@@ -238,7 +239,7 @@ Plan leader_allgather(Rank self, std::span<const Node> node_of) {
   }
   for (std::uint16_t i = heads.nodes(); --i > 0;) {
     const auto node = static_cast<std::uint16_t>((heads.node() + i) % heads.nodes());
-    const std::vector<Rank>& members = heads.members(node);
+    const std::span<const Rank> members = heads.members(node);
     steps.begin_part(part_of(members.back()));
     steps.await(heads.head(node), slot_of_node(node), count_of(members));
     steps.copy(slot_register(slot_of_node(node)), partial_register(0, place_of_node(node)),

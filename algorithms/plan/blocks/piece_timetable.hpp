@@ -50,7 +50,7 @@ class LanePieces {
   std::uint32_t node_of(Rank rank) const { return shares_.node_of(rank); }
   std::uint32_t lane_of(Rank rank) const { return shares_.place_of(rank); }
   /// The ranks of a node, in rank order: one of each lane.
-  const std::vector<Rank>& members(std::uint32_t node) const { return shares_.members(node); }
+  std::span<const Rank> members(std::uint32_t node) const { return shares_.members(node); }
 
   /// f(piece, lane) for the pieces of a rank's block.
   template <class F>

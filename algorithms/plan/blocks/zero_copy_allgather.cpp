@@ -23,7 +23,7 @@ class Builder {
       : shares_(rank_count, node_of),
         self_(self),
         node_(shares_.node_of(self)),
-        others_(shares_.members(node_)),
+        others_(shares_.members(node_).begin(), shares_.members(node_).end()),
         pieces_(pieces) {
     std::erase(others_, self);
     plan_ = {.self = self, .rank_count = rank_count};

@@ -24,15 +24,15 @@ class NodeShares {
   NodeShares(std::uint32_t rank_count, std::span<const Node> node_of);
 
   std::uint32_t rank_count() const { return static_cast<std::uint32_t>(places_.size()); }
-  std::uint32_t node_count() const { return static_cast<std::uint32_t>(members_.size()); }
+  std::uint32_t node_count() const { return static_cast<std::uint32_t>(first_.size() - 1); }
   std::uint32_t smallest() const { return smallest_; }  // ranks of the smallest node
   std::uint32_t largest() const { return largest_; }
   bool are_of_one_size() const { return smallest_ == largest_; }
 
   /// The ranks of a node, in rank order.
-  const std::vector<Rank>& members(std::uint32_t node) const {
-    assert(node < members_.size());
-    return members_[node];
+  std::span<const Rank> members(std::uint32_t node) const {
+    assert(node < node_count());
+    return std::span(members_).subspan(first_[node], first_[node + 1] - first_[node]);
   }
   std::uint32_t node_of(Rank rank) const { return at(rank).node; }
   /// Where a rank stands among the ranks of its node.
@@ -52,7 +52,7 @@ class NodeShares {
 
   /// The rank of `node` that holds what belongs to `whose`.
   Rank holder(Rank whose, std::uint32_t node) const {
-    const std::vector<Rank>& there = members(node);
+    const std::span<const Rank> there = members(node);
     return there[place_of(whose) % there.size()];
   }
   /// f(whose) for the ranks of `node` for which `holder` holds in its own node, in rank order.
@@ -73,7 +73,7 @@ class NodeShares {
   };
   Carrier carrier(std::uint32_t from, std::uint32_t to) const {
     assert(from != to);
-    const std::vector<Rank>& here = members(from);
+    const std::span<const Rank> here = members(from);
     const std::uint32_t before = distance(from, to) - 1;
     const auto size = static_cast<std::uint32_t>(here.size());
     return {here[before % size], before / size};
@@ -91,8 +91,9 @@ class NodeShares {
     return places_[index_of(rank)];
   }
 
-  std::vector<std::vector<Rank>> members_;
-  std::vector<Standing> places_;  // of each rank
+  std::vector<Rank> members_;         // of one node after the other
+  std::vector<std::uint32_t> first_;  // of each node among them; and how many they are
+  std::vector<Standing> places_;      // of each rank
   std::uint32_t smallest_ = 1, largest_ = 1;
 };
 

@@ -29,6 +29,17 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
   return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
+NodeCounts counts_of_nodes(std::uint32_t rank_count, std::span<const Node> node_of) {
+  if (node_of.empty()) return {.nodes = rank_count};
+  std::vector<std::uint32_t> size(node_count_of(node_of, rank_count));
+  for (const Node node : node_of) ++size[index_of(node)];
+  const auto [smallest, largest] = std::minmax_element(size.begin(), size.end());
+  return {.nodes = static_cast<std::uint32_t>(size.size()),
+          .smallest = *smallest,
+          .largest = *largest,
+          .are_runs = nodes_are_runs(node_of)};
+}
+
 bool nodes_are_runs(std::span<const Node> node_of) {
   for (std::size_t rank = 1; rank < node_of.size(); ++rank)
     if (index_of(node_of[rank]) < index_of(node_of[rank - 1])) return false;

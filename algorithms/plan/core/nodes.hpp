@@ -20,6 +20,14 @@ std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_co
 /// Number of ranks of the largest node.
 std::size_t largest_node_of(std::span<const Node> node_of);
 
+/// What is known of nodes once all ranks were looked at.
+struct NodeCounts {
+  std::uint32_t nodes = 1;
+  std::uint32_t smallest = 1, largest = 1;  // ranks of a node
+  bool are_runs = true;                     // as nodes_are_runs()
+};
+NodeCounts counts_of_nodes(std::uint32_t rank_count, std::span<const Node> node_of);
+
 /// Whether each node's ranks follow each other: then what is combined node after node is combined
 /// in rank order.
 bool nodes_are_runs(std::span<const Node> node_of);

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <numeric>
 
-#include "plan/core/nodes.hpp"
+#include "plan/core/node_shares.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -167,12 +167,9 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
         [&](std::uint32_t vertex) { return Rank{member_of(vertex, index_of(root), rank_count)}; });
     return place;
   }
-  const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
-  std::size_t largest = 1;
-  for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
-  const auto node_count = static_cast<std::uint32_t>(nodes.size());
-  const Levels local =
-      levels_of(fans.in_node, fans.in_node_by, static_cast<std::uint32_t>(largest));
+  const NodeShares shares(rank_count, node_of);
+  const std::uint32_t node_count = shares.node_count();
+  const Levels local = levels_of(fans.in_node, fans.in_node_by, shares.largest());
   const Levels across = levels_across(fans, node_count);
   place.rule = (node_count > 1 ? across : local).branching.rule;
   place.fans = local.fans;
@@ -183,7 +180,7 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   // The tree of the own node, then, for its representative, that of the nodes.
   const std::uint32_t root_node = index_of(node_of[index_of(root)]);
   const std::uint32_t node = index_of(node_of[index_of(self)]);
-  const std::vector<Rank>& members = nodes[node];
+  const std::span<const Rank> members = shares.members(node);
   const auto count = static_cast<std::uint32_t>(members.size());
   const std::uint32_t first = node == root_node ? position_of(root, members) : 0;
   const std::uint32_t vertex = vertex_of(position_of(self, members), first, count);
@@ -192,10 +189,10 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   if (vertex != 0) return place;
   const TreeEdge before{.number = local.edge_count,
                         .level = static_cast<std::uint16_t>(local.fans.size())};
-  add_across(node_count, vertex_of(node, root_node, node_count), across, before,
-             [&](std::uint32_t other) {
-               return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
-             });
+  add_across(
+      node_count, vertex_of(node, root_node, node_count), across, before, [&](std::uint32_t other) {
+        return other == 0 ? root : shares.members(member_of(other, root_node, node_count)).front();
+      });
   return place;
 }
 

@@ -1,0 +1,90 @@
+// Promise: the vector that prices choose has the least sum of prices of all vectors within the
+// limits; and few rounds are priced, so that thousands of ranks choose in a fraction of a
+// millisecond.
+#include "tune/vectors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <vector>
+
+namespace tutti::tune {
+namespace {
+
+using plan::Picoseconds;
+
+Picoseconds sum_of_prices(std::uint32_t rank_count, const plan::PerRound& vector,
+                          const RoundPrice& price) {
+  Picoseconds sum = 0;
+  for (const plan::Round& round : plan::two_partial_rounds(rank_count, vector)) sum += price(round);
+  return sum;
+}
+
+/// f(vector) for all executed rounds with entries up to `largest`, from the last one on.
+template <class F>
+void for_each_vector(std::uint32_t ranks, std::uint32_t largest, plan::PerRound& later, F&& f) {
+  if (ranks == 1) return f(plan::PerRound(later.rbegin(), later.rend()));
+  for (std::uint32_t entry = 1; entry <= std::min(largest, ranks - 1); ++entry) {
+    later.push_back(entry);
+    for_each_vector((ranks + entry) / (entry + 1), largest, later, f);
+    later.pop_back();
+  }
+}
+
+std::uint64_t messages_of(const plan::PerRound& vector) {
+  return std::accumulate(vector.begin(), vector.end(), std::uint64_t{0});
+}
+
+TEST(CheapestVector, is_the_least_of_all_by_any_prices) {
+  std::mt19937_64 random(7);
+  for (std::uint32_t ranks = 1; ranks <= 40; ++ranks)
+    for (const std::uint32_t partners_max : {8u, 14u, UINT32_MAX}) {
+      std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Picoseconds> prices;
+      const RoundPrice price = [&](const plan::Round& round) {
+        return prices
+            .try_emplace({round.length, round.messages, round.short_messages},
+                         1000 + static_cast<Picoseconds>(random() % 1000) + 200 * round.messages)
+            .first->second;
+      };
+      const plan::PerRound vector = cheapest_vector(ranks, partners_max, price);
+      const std::uint32_t messages_max = messages_max_of(ranks, partners_max);
+      // Within the limit, the cheapest of the largest entries with which a cheapest one keeps to
+      // it.
+      Picoseconds least = INT64_MAX;
+      const auto largest = ranks == 1 ? 1u : *std::max_element(vector.begin(), vector.end());
+      plan::PerRound later;
+      for_each_vector(ranks, messages_max == UINT32_MAX ? messages_of_round_max : largest, later,
+                      [&](const plan::PerRound& other) {
+                        least = std::min(least, sum_of_prices(ranks, other, price));
+                      });
+      EXPECT_EQ(sum_of_prices(ranks, vector, price), least) << ranks;
+      // The fewest messages are one in each round.
+      if (static_cast<std::uint32_t>(std::bit_width(ranks - 1)) <= messages_max) {
+        EXPECT_LE(messages_of(vector), messages_max) << ranks;
+      }
+    }
+}
+
+// It was priced anew for each number of messages that a round may have.
+TEST(CheapestVector, prices_each_round_once) {
+  for (const std::uint32_t ranks : {4096u, 4095u, 65536u, 1u << 20}) {
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, int> priced;
+    std::size_t calls = 0;
+    const RoundPrice price = [&](const plan::Round& round) {
+      ++calls;
+      int& times = priced[{round.length, round.messages, round.short_messages}];
+      EXPECT_EQ(++times, 1) << round.length << " " << round.messages;
+      return Picoseconds{1000} + round.messages;
+    };
+    EXPECT_FALSE(cheapest_vector(ranks, 31, price).empty());
+    EXPECT_LE(calls, ranks <= 4096 ? 2000u : 50'000u) << ranks;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::tune
