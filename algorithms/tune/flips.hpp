@@ -11,7 +11,7 @@ namespace tutti::tune {
 
 /// What would change the choice: for each parameter of the machine, the nearest value within a
 /// factor of 8 by which another choice wins, a line each; empty: none.  It chooses some hundred
-/// times.
+/// times.  The fan is not tried: no price is made of it, so that it changes no choice.
 std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
                             const Knowledge& knowledge);
 
