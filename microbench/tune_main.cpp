@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tutti/bootstrap.hpp>
 
+#include "microbench/choosing_time.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/mpi_side.hpp"
 #include "microbench/placement.hpp"
@@ -98,6 +99,9 @@ int print(const std::string& text) {
   return exit_failure;
 }
 
+/// How often each call is chosen for: the least of so many times counts.
+constexpr int choosing_times = 3;
+
 /// Judges choices over the grid, in an order that makes each part of it a sample of the whole.
 int verify(const TuneOptions& options) {
   const std::vector<ChoiceCell> grid = grid_of_choices(verified_ranks_max);
@@ -118,7 +122,8 @@ int verify(const TuneOptions& options) {
   progress.end();
   const std::string misses = misses_of(results);
   const int status =
-      print(table_of(results) +
+      print(table_of(results) + "\n" +
+            table_of(time_choosing(cells_of_choosing(), tune::Knowledge(), choosing_times)) +
             (misses.empty() ? std::string() : "\nCells that miss a bound:\n" + misses + "\n") +
             fmt::format("{} of {} cells\n", results.size(), cells.size()));
   return status != 0 || misses.empty() ? status : status_missed;

@@ -116,8 +116,8 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
            "/etc/tutti/tuning.json");
   line.add_flag("--verify", words.verify,
                 "print how far choices are from the best ones, by the model, over a grid of "
-                "networks, shapes and sizes, and each cell that misses a bound; takes hours; exit "
-                "status 3 if a cell does");
+                "networks, shapes and sizes, each cell that misses a bound, and how long choosing "
+                "takes; takes hours; exit status 3 if a cell misses one");
   line.add_flag("--check", words.check,
                 "in two seconds, measure the three figures again that say most about the fabric; "
                 "exit status 0: it is what the file says, 1: it has changed by more than noise, 2: "
