@@ -390,6 +390,20 @@ Knowledge of_many_races() {
   return known({}, std::move(findings), TuningBits::keep);
 }
 
+// What takes time is few of each: no events of thousands of ranks are followed, and no more than a
+// few dozens of candidates are priced.
+TEST(Choosing, of_thousands_of_ranks_looks_at_few_candidates) {
+  for (const CollectiveRequest& request : some_requests())
+    for (const auto& [nodes, ranks_per_node] :
+         {std::pair{4096u, 1u}, {512u, 8u}, {128u, 32u}, {64u, 64u}}) {
+      const Topology topology = nodes_of(nodes, ranks_per_node);
+      const Choice choice = choose(request, topology, Knowledge());
+      EXPECT_EQ(choice.predicted(), choice.cost()) << choice.name();
+      EXPECT_LE(rivals(request, topology, Knowledge().machine.network()).size(), 60u)
+          << name_of(request.collective) << ": " << choice.name();
+    }
+}
+
 #if defined(__has_feature)
 #define TUTTI_TEST_HAS_FEATURE(name) __has_feature(name)
 #else
