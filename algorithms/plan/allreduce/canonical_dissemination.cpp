@@ -33,9 +33,10 @@ void choose_pieces(std::vector<Piece>& pieces) {
   std::vector<Piece*> sorted;
   sorted.reserve(pieces.size());
   for (Piece& piece : pieces) sorted.push_back(&piece);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Piece* left, const Piece* right) {
+  std::sort(sorted.begin(), sorted.end(), [](const Piece* left, const Piece* right) {
     if (left->block.first != right->block.first) return left->block.first < right->block.first;
-    return left->block.count > right->block.count;
+    if (left->block.count != right->block.count) return left->block.count > right->block.count;
+    return left < right;
   });
   std::uint64_t end = 0;  // blocks are disjoint or nested
   for (Piece* piece : sorted) {
