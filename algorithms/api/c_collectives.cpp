@@ -1,5 +1,8 @@
 // The C interface: making operations.
 #include <algorithm>
+#include <bit>
+#include <span>
+#include <tutti/exact_sum.hpp>
 
 #include "api/c_api.hpp"
 
@@ -333,4 +336,66 @@ tutti_status tutti_reduce_scatter_init(tutti_communicator* communicator,
             .agreement = agreement_of(given.agreement)};
       },
       reduce_scatter);
+}
+
+// ---- Exact sums ---------------------------------------------------------------------------------
+
+static_assert(sizeof(tutti_exact_sum) == sizeof(ExactSum));
+
+namespace tutti::api {
+namespace {
+
+ExactSum sum_of(const tutti_exact_sum* given) noexcept {
+  return std::bit_cast<ExactSum>(*given);
+}
+
+/// Adds to the sum that the caller has, whose type is another one than the library's.
+template <class... Values>
+void add_to(tutti_exact_sum* into, const Values&... values) noexcept {
+  ExactSum sum = sum_of(into);
+  sum.add(values...);
+  *into = std::bit_cast<tutti_exact_sum>(sum);
+}
+
+}  // namespace
+}  // namespace tutti::api
+
+void tutti_exact_sum_add(tutti_exact_sum* sum, const double* values, size_t count) {
+  add_to(sum, std::span(values, count));
+}
+
+void tutti_exact_sum_add_floats(tutti_exact_sum* sum, const float* values, size_t count) {
+  add_to(sum, std::span(values, count));
+}
+
+void tutti_exact_sum_add_products(tutti_exact_sum* sum, const double* left, const double* right,
+                                  size_t count) {
+  ExactSum products;
+  products.add_products({left, count}, {right, count});
+  add_to(sum, products);
+}
+
+void tutti_exact_sum_merge(tutti_exact_sum* sum, const tutti_exact_sum* other) {
+  add_to(sum, sum_of(other));
+}
+
+double tutti_exact_sum_value(const tutti_exact_sum* sum) {
+  return sum_of(sum).value();
+}
+
+float tutti_exact_sum_value_as_float(const tutti_exact_sum* sum) {
+  return sum_of(sum).value_as_float();
+}
+
+tutti_reduction tutti_exact_addition(void) {
+  const Reduction addition = exact_addition();
+  return {.which = TUTTI_USER,
+          .type = TUTTI_OTHER,
+          .combine = reinterpret_cast<tutti_combine_function>(addition.combine),
+          .inverse = nullptr,
+          .context = nullptr,
+          .element_bytes = addition.element_bytes,
+          .commutative = 1,
+          .idempotent = 0,
+          .reserved = 0};
 }

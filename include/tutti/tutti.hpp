@@ -7,6 +7,7 @@
 #include "tutti/timeout.hpp"
 #include "tutti/algorithm.hpp"
 #include "tutti/reduction.hpp"
+#include "tutti/exact_sum.hpp"
 #include "tutti/exchange.hpp"
 #include "tutti/bootstrap.hpp"
 #include "tutti/segment.hpp"

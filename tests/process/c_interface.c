@@ -290,6 +290,34 @@ static void blocks(const place* here) {
   CHECK(given == 10 * (count - 1) + self);
 }
 
+/* One value of each rank, so large and small that a plain sum depends on their order. */
+static void exact_sums(const place* here) {
+  tutti_failure failure;
+  tutti_operation* operation = NULL;
+  tutti_exact_sum mine = {{0}}, whole, expected = {{0}}, other = {{0}};
+  const float half = 0.5f;
+  for (int q = 0; q < here->count; ++q) {
+    const double value = (q % 2 ? -1e10 : 1e-10) * (q + 1);
+    tutti_exact_sum_add(&expected, &value, 1);
+    tutti_exact_sum_add_products(&expected, &value, &value, 1);
+    tutti_exact_sum_add_floats(&expected, &half, 1);
+    if (q != here->self) continue;
+    tutti_exact_sum_add_floats(&mine, &half, 1);
+    tutti_exact_sum_add_products(&other, &value, &value, 1);
+    tutti_exact_sum_add(&other, &value, 1);
+    tutti_exact_sum_merge(&mine, &other);
+  }
+  tutti_allreduce_arguments arguments = {.struct_size = sizeof arguments,
+                                         .source = &mine,
+                                         .target = &whole,
+                                         .element_count = 1,
+                                         .reduction = tutti_exact_addition()};
+  CALL(tutti_allreduce_init(here->communicator, &arguments, &operation, &failure));
+  CHECK(memcmp(&whole, &expected, sizeof whole) == 0);
+  CHECK(tutti_exact_sum_value(&whole) == tutti_exact_sum_value(&expected));
+  CHECK(tutti_exact_sum_value_as_float(&whole) == (float)tutti_exact_sum_value(&expected));
+}
+
 static void parts_and_segments(const place* here) {
   tutti_failure failure;
   tutti_communicator* part = NULL;
@@ -535,6 +563,7 @@ static int everything(tutti_exchange* exchange, void* unused) {
   if (!enter(&here, exchange)) return 1;
   reductions(&here);
   blocks(&here);
+  exact_sums(&here);
   parts_and_segments(&here);
   bad_input(&here, 1);
   bad_input(&here, 0);

@@ -191,6 +191,10 @@ foreach(example dot_product dot_product_c)
   set_tests_properties(process_example_${example} PROPERTIES LABELS process TIMEOUT 60)
 endforeach()
 
+add_test(NAME process_example_exact_sum
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/exact_sum.sh $<TARGET_FILE:exact_sum>)
+set_tests_properties(process_example_exact_sum PROPERTIES LABELS process TIMEOUT 60)
+
 tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=VirtualTime.*
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
   LINK tutti tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
