@@ -198,7 +198,6 @@ void Cases::add_with_payload(Way& way, Collective collective, std::size_t bytes)
 }
 
 ProbeMemory& Cases::probe_memory() {
-  if (launch_.probe_memory != nullptr) return *launch_.probe_memory;
   if (!probe_mapping_) probe_mapping_ = probe_memory_between(launch_.exchange, placement_);
   return *reinterpret_cast<ProbeMemory*>(probe_mapping_.data());
 }
