@@ -11,13 +11,11 @@ namespace tutti::bench {
 namespace {
 
 ContextOptions context_options(const Options& options, const bench::Way& way) {
-  ContextOptions context;
+  ContextOptions context = context_options_of(options);
   context.single_copy_bytes = way.single_copy_bytes;
   context.tuning = way.tuning;
   context.tuning_file = way.tuning_file;
   context.check = options.check_level;
-  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
-  context.placement = options.placement;
   context.notify = options.notify;
   return context;
 }

@@ -25,9 +25,7 @@ class Ranks {
   int forked() const {
     std::optional<verbs::soft::VirtualTime> virtual_time;
     if (options_.virtual_time)
-      virtual_time.emplace(
-          *options_.local,
-          nodes_in_virtual_time(*options_.local, options_.ranks_per_node, options_.placement));
+      virtual_time.emplace(*options_.local, nodes_in_virtual_time(options_));
     const std::vector<LocalResult> results =
         run_local({.rank_count = *options_.local}, [&](Exchange& exchange) {
           if (virtual_time) virtual_time->join(index_of(exchange.self()));

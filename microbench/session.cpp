@@ -188,7 +188,7 @@ File open_file(const char* option, const std::string& name, const char* mode, co
   return file;
 }
 
-void refuse_fabric_of_real_device(const Options& options, const std::string& device,
+void refuse_fabric_of_real_device(const RankOptions& options, const std::string& device,
                                   bool is_software) {
   if (options.fabric.empty() || is_software) return;
   throw Error(ErrorCode::unsupported,

@@ -26,7 +26,7 @@ File open_file(const char* option, const std::string& name, const char* mode, co
                Exchange& exchange);
 
 /// Throws Error{unsupported} if a network is to be emulated and the device is none of software.
-void refuse_fabric_of_real_device(const Options& options, const std::string& device,
+void refuse_fabric_of_real_device(const RankOptions& options, const std::string& device,
                                   bool is_software);
 
 template <class Report>

@@ -160,10 +160,7 @@ int run_verbs_session(const Options& options, const Launch& launch) {
   Exchange& exchange = launch.exchange;
   const Placement placement = place_ranks(exchange, options.bind);
   const File file = open_file("--out", options.out, "w", "that can be written", exchange);
-  ContextOptions given;
-  if (!options.ranks_per_node.empty()) given.ranks_per_node = options.ranks_per_node;
-  given.placement = options.placement;
-  const runtime::ContextSettings settings = runtime::context_settings(given);
+  const runtime::ContextSettings settings = runtime::context_settings(context_options_of(options));
   const std::vector<Node> nodes = nodes_of(options, exchange, placement, settings);
   const Timer timer;
   VerbsCases cases(options, exchange, nodes, settings.device);

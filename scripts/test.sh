@@ -124,7 +124,7 @@ case $mode in
     run release --beside "$computing" --but bootstrap_tcp_exchange -L tidy -E self_contained
     ;;
   aarch64)
-    run aarch64 -j "$(nproc)"
+    run aarch64 -LE soak -j "$(nproc)"
     ;;
   usual)
     # What computes, and what prints, has its sanitizers with --all, which has virtual times inside nodes, too.

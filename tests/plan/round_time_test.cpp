@@ -103,7 +103,7 @@ TEST(RoundTime, of_ranks_at_one_port_is_that_of_the_last_one) {
     }
 }
 
-/// Of all rounds that are executed.
+/// The sum over all rounds that are executed.
 Picoseconds sum_of_rounds(const Plan& plan, std::uint64_t bytes, const LogGP& network) {
   Picoseconds sum = 0;
   for (const std::uint32_t messages : plan.per_round) sum += network.round_time(messages, bytes);

@@ -110,7 +110,7 @@ plan::Picoseconds least_of(const CollectiveRequest& request, const Topology& top
   return least;
 }
 
-/// Of many ranks each cell takes long, and half of them say the same; a soak takes all.
+/// The next size: every second one where ranks are many and each cell takes long; a soak takes all.
 std::size_t next_size(std::size_t bytes, std::uint32_t rank_count) {
   static const bool takes_all = std::getenv("TUTTI_TEST_ALL_CELLS") != nullptr;
   return bytes * (rank_count > 64 && !takes_all ? 64u : 8u);
