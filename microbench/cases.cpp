@@ -11,13 +11,11 @@ namespace tutti::bench {
 namespace {
 
 ContextOptions context_options(const Options& options, const bench::Way& way) {
-  ContextOptions context;
+  ContextOptions context = context_options_of(options);
   context.single_copy_bytes = way.single_copy_bytes;
   context.tuning = way.tuning;
   context.tuning_file = way.tuning_file;
   context.check = options.check_level;
-  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
-  context.placement = options.placement;
   context.notify = options.notify;
   return context;
 }
@@ -198,7 +196,6 @@ void Cases::add_with_payload(Way& way, Collective collective, std::size_t bytes)
 }
 
 ProbeMemory& Cases::probe_memory() {
-  if (launch_.probe_memory != nullptr) return *launch_.probe_memory;
   if (!probe_mapping_) probe_mapping_ = probe_memory_between(launch_.exchange, placement_);
   return *reinterpret_cast<ProbeMemory*>(probe_mapping_.data());
 }

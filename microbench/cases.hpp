@@ -20,8 +20,7 @@ namespace tutti::bench {
 struct Launch {
   const char* bootstrap = "";  // "local", "tcp" or "mpi"
   Exchange& exchange;
-  MpiSide* mpi = nullptr;               // under MPI only
-  ProbeMemory* probe_memory = nullptr;  // made before forking; else the ranks make it together
+  MpiSide* mpi = nullptr;  // under MPI only
 };
 
 /// One row: a probe, or one size of a collective with MPI's counterpart beside it.

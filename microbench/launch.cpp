@@ -48,15 +48,16 @@ int exit_status_of(const char* program, Rank self, bool reports_usage,
   }
 }
 
-int exit_status_of(const char* program, std::span<const LocalResult> ranks) {
+int exit_status_of(const char* program, std::span<const LocalResult> ranks, int failure) {
   int status = 0;
+  bool was_ended = false;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     status = std::max(status, ranks[rank].exit_status);
     if (ranks[rank].signal == 0) continue;
     print_reason(program, fmt::format("rank {} was ended by signal {}", rank, ranks[rank].signal));
-    status = exit_failure;
+    was_ended = true;
   }
-  return status;
+  return was_ended ? failure : status;
 }
 
 int exit_status_of(const char* program, const std::function<int()>& run) {

@@ -23,8 +23,10 @@ int exit_status_of(ErrorCode code) noexcept;
 /// what it has met.
 int exit_status_of(const char* program, Rank self, bool reports_usage,
                    const std::function<int()>& run);
-/// The exit status of forked ranks: the greatest of theirs; prints which were ended by a signal.
-int exit_status_of(const char* program, std::span<const LocalResult> ranks);
+/// The exit status of forked ranks: the greatest of theirs, or `failure` if one was ended by a
+/// signal, which is printed.
+int exit_status_of(const char* program, std::span<const LocalResult> ranks,
+                   int failure = exit_failure);
 /// Runs a program, and turns what it throws into a line on standard error and an exit status.
 int exit_status_of(const char* program, const std::function<int()>& run);
 /// Prints `text` as one line on standard error, even if it contains line ends.

@@ -50,18 +50,15 @@ std::optional<VerbsCase> verbs_case_of(std::string_view name) {
 }
 
 void parse_verbs_cases(const std::string& text, Options& options) {
-  for (const std::string& word : split(text)) {
+  options.verbs_cases = parse_list("COLLECTIVE", text, "name", [](const std::string& word) {
     const std::optional<VerbsCase> found = verbs_case_of(word);
     if (!found)
       refuse(
           "COLLECTIVE", word,
           fmt::format("{}, or no case of the verbs layer beside it: these are a run of their own",
                       names_of(every_verbs_case)));
-    if (std::find(options.verbs_cases.begin(), options.verbs_cases.end(), *found) !=
-        options.verbs_cases.end())
-      refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
-    options.verbs_cases.push_back(*found);
-  }
+    return *found;
+  });
 }
 
 void parse_collectives(const std::string& text, Options& options) {
@@ -80,7 +77,7 @@ void parse_collectives(const std::string& text, Options& options) {
       options.collectives.push_back(*collective_of(name));
     return;
   }
-  for (const std::string& word : split(text)) {
+  options.collectives = parse_list("COLLECTIVE", text, "name", [](const std::string& word) {
     const std::optional<Collective> found = collective_of(word);
     if (!found)
       refuse("COLLECTIVE", word,
@@ -88,27 +85,21 @@ void parse_collectives(const std::string& text, Options& options) {
                          fmt::join(names.subspan(probes_count), ", "),
                          fmt::join(names.first(probes_count), ", "), every_verbs_case_name,
                          names_of(every_verbs_case)));
-    if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
-        options.collectives.end())
-      refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
-    options.collectives.push_back(*found);
-  }
+    return *found;
+  });
 }
 
 void parse_bytes(const std::string& text, Options& options) {
   constexpr std::uint64_t message_max = 256u << 20;  // of the verbs layer's cases
-  options.bytes.clear();
   options.has_bytes = true;
-  for (const std::string& word : split(text)) {
+  options.bytes = parse_list("--bytes", text, "size", [&](const std::string& word) -> std::size_t {
     const std::uint64_t bytes = runtime::parse_bytes(word, "--bytes");
     if (options.verbs_cases.empty())
       require_whole(word, bytes, options.dtype, element_bytes(options.dtype));
     else if (bytes < 1 || bytes > message_max)
       refuse("--bytes", word, "1 to 256M bytes for the cases of the verbs layer");
-    if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
-      refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
-    options.bytes.push_back(bytes);
-  }
+    return bytes;
+  });
 }
 
 /// Each word is a way, which `way_of` makes.

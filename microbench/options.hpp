@@ -106,7 +106,17 @@ enum class Format : std::uint8_t { table, json, csv };
 
 const char* name_of(Format format) noexcept;
 
-struct Options {
+/// How the ranks of a run are started.
+struct RankOptions {
+  std::optional<std::uint32_t> local;
+  std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
+  std::optional<tutti::Placement> placement;
+  bool bind = true;
+  bool virtual_time = false;
+  std::string fabric;  // preset or file; empty: the device as it is
+};
+
+struct Options : RankOptions {
   std::vector<Collective> collectives;  // in the order given, each once; or ...
   std::vector<VerbsCase> verbs_cases;   // ... these
   bool all_verbs_cases = false;         // those that this run can measure
@@ -121,9 +131,7 @@ struct Options {
   Tree tree = Tree::automatic;                        // of broadcast and reduce
   Distribution distribution = Distribution::regular;  // of allgatherv, gatherv, scatterv
   Rank root{0};
-  std::vector<std::uint32_t> per_round;       // empty: the library's rule
-  std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
-  std::optional<tutti::Placement> placement;
+  std::vector<std::uint32_t> per_round;  // empty: the library's rule
   std::optional<std::size_t> iterations;
   std::size_t warmup = 200;
   bool against_mpi = false;
@@ -138,16 +146,12 @@ struct Options {
   std::optional<CheckLevel> check_level;
   std::uint32_t delay_us = 0;
   std::uint64_t seed = 1;
-  bool bind = true;
   Format format = Format::table;
   bool brief = false;  // of a table: what a first look needs
   std::string out;     // empty: standard output
   std::string record;  // empty: none; the rows are appended there as JSON
   std::string expect;  // empty: none; a file of bounds
   bool tripwire = false;
-  std::optional<std::uint32_t> local;
-  bool virtual_time = false;
-  std::string fabric;  // preset or file; empty: the device as it is
 
   std::string help;  // not empty: print this and end
 };

@@ -67,15 +67,17 @@ Placement place_ranks(Exchange& exchange, bool bind) {
   return placement;
 }
 
-std::vector<std::uint32_t> nodes_in_virtual_time(std::uint32_t rank_count,
-                                                 const std::vector<std::uint32_t>& ranks_per_node,
-                                                 std::optional<tutti::Placement> placement) {
+ContextOptions context_options_of(const RankOptions& options) {
   ContextOptions context;
-  if (!ranks_per_node.empty()) context.ranks_per_node = ranks_per_node;
-  context.placement = placement;
+  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
+  context.placement = options.placement;
+  return context;
+}
+
+std::vector<std::uint32_t> nodes_in_virtual_time(const RankOptions& options) {
+  const runtime::ContextSettings settings = runtime::context_settings(context_options_of(options));
   std::vector<std::uint32_t> node_of;
-  for (const Node node :
-       runtime::imposed_nodes(rank_count, runtime::context_settings(context)).node)
+  for (const Node node : runtime::imposed_nodes(*options.local, settings).node)
     node_of.push_back(index_of(node));
   return node_of;
 }

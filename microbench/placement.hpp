@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <tutti/communicator.hpp>
 #include <tutti/exchange.hpp>
@@ -13,6 +12,7 @@
 
 #include "bootstrap/node_map.hpp"
 #include "microbench/machine.hpp"
+#include "microbench/options.hpp"
 
 namespace tutti::bench {
 
@@ -35,9 +35,10 @@ struct Placement {
 /// there are enough.
 Placement place_ranks(Exchange& exchange, bool bind);
 
-/// The node of each rank in virtual time, where the ranks of a node share its ports.
-std::vector<std::uint32_t> nodes_in_virtual_time(std::uint32_t rank_count,
-                                                 const std::vector<std::uint32_t>& ranks_per_node,
-                                                 std::optional<tutti::Placement> placement);
+/// What the context of a rank has to know of how ranks were started.
+ContextOptions context_options_of(const RankOptions& options);
+
+/// The node of each forked rank in virtual time, where the ranks of a node share its ports.
+std::vector<std::uint32_t> nodes_in_virtual_time(const RankOptions& options);
 
 }  // namespace tutti::bench

@@ -88,19 +88,7 @@ class Copies final : public Subject {
   throw Error(ErrorCode::system, fmt::format("{}: {}", what, std::strerror(error)), error);
 }
 
-detail::Mapping map_memory(int descriptor, int more_flags) {
-  void* address = ::mmap(nullptr, sizeof(ProbeMemory), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | more_flags, descriptor, 0);
-  detail::Mapping mapping(address, sizeof(ProbeMemory));
-  if (!mapping) throw_system("mapping the probes' shared memory");
-  return mapping;  // zeroed by the kernel, which is how the words begin
-}
-
 }  // namespace
-
-detail::Mapping probe_memory_for_children() {
-  return map_memory(-1, MAP_ANONYMOUS);
-}
 
 detail::Mapping probe_memory_between(Exchange& exchange, const Placement& placement) {
   detail::Descriptor memory;
@@ -119,7 +107,11 @@ detail::Mapping probe_memory_between(Exchange& exchange, const Placement& placem
       if (!memory)
         throw_system("floor and oneway need memory that both ranks map; opening " + path);
     }
-    mapping = map_memory(memory.get(), 0);
+    mapping = detail::Mapping(
+        ::mmap(nullptr, sizeof(ProbeMemory), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0),
+        sizeof(ProbeMemory));
+    // Zeroed by the kernel, which is how the words begin.
+    if (!mapping) throw_system("mapping the probes' shared memory");
   });
   return mapping;
 }

@@ -36,9 +36,6 @@ struct ProbeMemory {
   SharedLines oneway;
 };
 
-/// Memory for ranks that are forked later.  Throws Error{system}.
-detail::Mapping probe_memory_for_children();
-
 /// Memory of rank 0 that rank 1 maps too, through /proc.  Collective.  Throws Error{system}.
 detail::Mapping probe_memory_between(Exchange& exchange, const Placement& placement);
 

@@ -65,12 +65,16 @@ struct Ratio {
   std::size_t blocks = 0;
 };
 
-struct Report {
+/// What stands around the rows of a report.
+struct ReportFrame {
   std::vector<std::pair<std::string, std::string>> header;  // label, text
-  std::vector<Row> rows;
-  std::vector<Ratio> ratios;
   std::vector<std::string> notes;
   bool brief = false;
+};
+
+struct Report : ReportFrame {
+  std::vector<Row> rows;
+  std::vector<Ratio> ratios;
 };
 
 /// "8", "64K", "1M"; in bytes if it is no whole number of such units.
@@ -79,6 +83,13 @@ std::string size_text(std::size_t bytes);
 /// Breaks a text at spaces where it would pass the last of `columns`.  It begins at column `first`,
 /// and further lines at column `indent`.
 std::string wrapped(std::string text, std::size_t columns, std::size_t first, std::size_t indent);
+
+/// The cells of a line of a table.
+using Cells = std::vector<std::string>;
+/// A table, whose first column is aligned to the left and the others to the right, with the frame
+/// around it; `remarks` stand behind the legend.
+std::string framed(const ReportFrame& frame, const std::vector<Cells>& lines,
+                   const std::string& legend, bool oversubscribed, const std::string& remarks);
 
 std::string as_table(const Report& report);
 

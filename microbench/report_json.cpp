@@ -1,12 +1,11 @@
+#include "microbench/json_rows.hpp"
+
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "microbench/report.hpp"
 
 namespace tutti::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Rounds to tenths of a nanosecond, which are finer than any clock here resolves.
 Json tenths(double ns) {
@@ -15,11 +14,6 @@ Json tenths(double ns) {
 
 Json thousandths(double ns) {
   return std::round(ns * 1000) / 1000;
-}
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 Json json_of(const Row& row) {
@@ -80,36 +74,50 @@ void append(std::string& line, const std::string& field) {
   line += field;
 }
 
+std::vector<Json> json_of(std::span<const Row> rows) {
+  std::vector<Json> all;
+  for (const Row& row : rows) all.push_back(json_of(row));
+  return all;
+}
+
 }  // namespace
 
-std::string as_json(std::span<const Row> rows) {
+std::string json_lines(std::span<const Json> rows) {
   std::string text;
-  for (const Row& row : rows) text += json_of(row).dump() + '\n';
+  for (const Json& row : rows) text += row.dump() + '\n';
   return text;
 }
 
-std::string as_csv(std::span<const Row> rows) {
-  static constexpr const char* mpi_keys[] = {"name", "median_ns", "p99_ns", "ratio"};
+std::string csv_lines(std::span<const Json> rows, const std::string& beside,
+                      std::span<const char* const> beside_keys) {
   std::string names;
   std::string lines;
-  for (const Row& row : rows) {
-    const Json json = json_of(row);
+  for (const Json& row : rows) {
     names.clear();
     std::string line;
-    for (const auto& [key, value] : json.items()) {
+    for (const auto& [key, value] : row.items()) {
       if (key != "against") {
         append(names, key);
         append(line, csv_text(value));
         continue;
       }
-      for (const char* mpi_key : mpi_keys) {
-        append(names, std::string("against_mpi_") + mpi_key);
-        append(line, value.is_null() ? "" : csv_text(value["mpi"][mpi_key]));
+      for (const char* const beside_key : beside_keys) {
+        append(names, "against_" + beside + '_' + beside_key);
+        append(line, value.is_null() ? "" : csv_text(value[beside][beside_key]));
       }
     }
     lines += line + '\n';
   }
   return names + '\n' + lines;
+}
+
+std::string as_json(std::span<const Row> rows) {
+  return json_lines(json_of(rows));
+}
+
+std::string as_csv(std::span<const Row> rows) {
+  static constexpr const char* mpi_keys[] = {"name", "median_ns", "p99_ns", "ratio"};
+  return csv_lines(json_of(rows), "mpi", mpi_keys);
 }
 
 }  // namespace tutti::bench

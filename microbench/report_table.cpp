@@ -7,8 +7,6 @@
 namespace tutti::bench {
 namespace {
 
-using Cells = std::vector<std::string>;
-
 /// A time with as many digits as are worth reading.
 std::string microseconds(double ns) {
   const int digits = ns < 100'000 ? 3 : ns < 1'000'000 ? 1 : 0;
@@ -143,24 +141,31 @@ std::string wrapped(std::string text, std::size_t columns, std::size_t first, st
   return text;
 }
 
-std::string as_table(const Report& report) {
+std::string framed(const ReportFrame& frame, const std::vector<Cells>& lines,
+                   const std::string& legend, bool oversubscribed, const std::string& remarks) {
   std::string text;
   std::size_t label_width = 0;
-  for (const auto& [label, value] : report.header)
-    label_width = std::max(label_width, label.size());
-  for (const auto& [label, value] : report.header)
+  for (const auto& [label, value] : frame.header) label_width = std::max(label_width, label.size());
+  for (const auto& [label, value] : frame.header)
     text += fmt::format("{:<{}}  {}\n", label, label_width, value);
+  text += '\n' + aligned(lines) + legend;
+  if (oversubscribed)
+    text += "The ranks share CPUs (oversubscribed): these times are not latencies.\n";
+  text += remarks;
+  for (const std::string& note : frame.notes) text += fmt::format("Note: {}\n", note);
+  return text;
+}
+
+std::string as_table(const Report& report) {
   const Columns columns = columns_of(report);
   std::vector<Cells> lines = {title(columns)};
   for (const Row& row : report.rows) lines.push_back(cells_of(row, columns));
-  text += '\n' + aligned(lines) + legend(report, columns);
-  if (!report.rows.empty() && report.rows.front().oversubscribed)
-    text += "The ranks share CPUs (oversubscribed): these times are not latencies.\n";
+  std::string ratios;
   for (const Ratio& ratio : report.ratios)
-    text += fmt::format("{:<24} {:.3f}  ({} alternating blocks)\n", ratio.what, ratio.median,
-                        ratio.blocks);
-  for (const std::string& note : report.notes) text += fmt::format("Note: {}\n", note);
-  return text;
+    ratios += fmt::format("{:<24} {:.3f}  ({} alternating blocks)\n", ratio.what, ratio.median,
+                          ratio.blocks);
+  return framed(report, lines, legend(report, columns),
+                !report.rows.empty() && report.rows.front().oversubscribed, ratios);
 }
 
 }  // namespace tutti::bench

@@ -16,25 +16,6 @@
 namespace tutti::bench {
 namespace {
 
-struct Close {
-  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Close>;
-
-/// Opens rank 0's file for `option`, before anything is measured: a bad name must not cost a run.
-File open_file(const char* option, const std::string& name, const char* mode, const char* wanted,
-               Exchange& exchange) {
-  File file;
-  together(exchange, [&] {
-    if (exchange.self() != Rank{0} || name.empty()) return;
-    file.reset(std::fopen(name.c_str(), mode));
-    if (!file)
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}=\"{}\": {}; give a file {}", option,
-                                                           name, std::strerror(errno), wanted));
-  });
-  return file;
-}
-
 /// The bounds of --expect, on rank 0, and the verdicts of this run on them.
 class Expected {
  public:
@@ -192,19 +173,28 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
                        plan);
 }
 
-std::string text_of(const Report& report, Format format) {
-  switch (format) {
-    case Format::table:
-      return as_table(report);
-    case Format::json:
-      return as_json(report.rows);
-    case Format::csv:
-      return as_csv(report.rows);
-  }
-  return {};
+}  // namespace
+
+File open_file(const char* option, const std::string& name, const char* mode, const char* wanted,
+               Exchange& exchange) {
+  File file;
+  together(exchange, [&] {
+    if (exchange.self() != Rank{0} || name.empty()) return;
+    file.reset(std::fopen(name.c_str(), mode));
+    if (!file)
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}=\"{}\": {}; give a file {}", option,
+                                                           name, std::strerror(errno), wanted));
+  });
+  return file;
 }
 
-}  // namespace
+void refuse_fabric_of_real_device(const RankOptions& options, const std::string& device,
+                                  bool is_software) {
+  if (options.fabric.empty() || is_software) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
+                          options.fabric, device));
+}
 
 void write(const std::string& text, std::FILE* file) {
   const bool complete = std::fwrite(text.data(), 1, text.size(), file) == text.size();
@@ -219,10 +209,8 @@ int run_session(const Options& options, const Launch& launch) {
   const File record = open_file("--record", options.record, "a", "that can be written", exchange);
   const Timer timer;  // calibrated on the CPU that will be used
   Cases cases(options, launch, placement, timer);
-  if (!options.fabric.empty() && !cases.context().device_name().starts_with("soft"))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
-                            options.fabric, cases.context().device_name()));
+  const std::string device = cases.context().device_name();
+  refuse_fabric_of_real_device(options, device, device.starts_with("soft"));
   Expected expected(options, cases, placement, exchange);
   const Schedule schedule = options.virtual_time ? Schedule{}
                                                  : schedule_for(options.iterations, options.warmup,

@@ -34,10 +34,7 @@ Source source_of(const TuneOptions& options) {
   if (!is_there)
     return {tune::untuned(tune::machine_preset("fdr")),
             "preset fdr, as there is no tuning file " + options.file};
-  tune::Tuning tuning = read_tuning(options.file);
-  const tune::Machine fallback =
-      tune::machine_of_link(tuning.made_on.link == "Ethernet", tuning.made_on.gigabits_per_second);
-  return {tune::tuned(fallback, std::move(tuning), tune::TuningBits::free), "file " + options.file};
+  return {knowledge_of(read_tuning(options.file)), "file " + options.file};
 }
 
 }  // namespace

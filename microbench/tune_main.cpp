@@ -1,29 +1,24 @@
 // tutti-tune: measures the network and the collectives of some ranks, and writes a tuning file.
-// This file: from the command line to an exchange (forked ranks, tcp, MPI), and what needs none.
+// This file: from the command line to what it asks for, and what needs no ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <optional>
 #include <span>
-#include <string_view>
-#include <tutti/bootstrap.hpp>
+#include <string>
+#include <vector>
 
 #include "microbench/choosing_time.hpp"
 #include "microbench/launch.hpp"
-#include "microbench/mpi_side.hpp"
-#include "microbench/placement.hpp"
 #include "microbench/progress.hpp"
+#include "microbench/run_ranks.hpp"
 #include "microbench/tune_check.hpp"
 #include "microbench/tune_explain.hpp"
 #include "microbench/tune_options.hpp"
 #include "microbench/tune_session.hpp"
 #include "microbench/tune_show.hpp"
 #include "microbench/verify_choices.hpp"
-#include "runtime/settings.hpp"
-#include "verbs/soft/virtual_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -35,61 +30,6 @@ constexpr int status_missed = 3;  // of --verify, as of tutti-bench --expect
 /// How a run that failed ends: 1 of --check says that the fabric has changed.
 int failure_status(TuneMode mode) {
   return mode == TuneMode::check ? status_unknown : exit_failure;
-}
-
-int run_rank(const TuneOptions& options, const Launch& launch) {
-  const Rank self = launch.exchange.self();
-  // Ranks that were started separately have separate terminals.
-  const bool separate = std::string_view(launch.bootstrap) == "tcp";
-  bool has_failed = true;
-  const int status = exit_status_of(program, self, self == Rank{0} || separate, [&] {
-    if (!options.fabric.empty())
-      ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", index_of(self)).c_str(), 1);
-    const int result = run_tune_session(options, launch);
-    has_failed = false;
-    return result;
-  });
-  if (!has_failed || status != exit_failure) return status;
-  // After a failure the other ranks may be stuck, and MPI_Finalize would wait for them for ever.
-  const int failure = failure_status(options.mode);
-  if (launch.mpi != nullptr) launch.mpi->abort(failure);
-  return failure;
-}
-
-int run_forked(const TuneOptions& options) {
-  std::optional<verbs::soft::VirtualTime> virtual_time;
-  if (options.virtual_time)
-    virtual_time.emplace(
-        *options.local,
-        nodes_in_virtual_time(*options.local, options.ranks_per_node, options.placement));
-  const std::vector<LocalResult> results =
-      run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
-        if (virtual_time) virtual_time->join(index_of(exchange.self()));
-        return run_rank(options, {.bootstrap = "local", .exchange = exchange});
-      });
-  const bool was_ended = std::any_of(results.begin(), results.end(),
-                                     [](const LocalResult& rank) { return rank.signal != 0; });
-  const int status = exit_status_of(program, results);
-  return was_ended ? failure_status(options.mode) : status;
-}
-
-int run_over_tcp(const TuneOptions& options) {
-  const auto exchange = tcp_exchange(TcpOptions::from_environment());
-  return run_rank(options, {.bootstrap = "tcp", .exchange = *exchange});
-}
-
-int run_under_mpi(const TuneOptions& options) {
-  const std::unique_ptr<MpiSide> mpi = start_mpi();
-  return run_rank(options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
-}
-
-int run_ranks(const TuneOptions& options) {
-  // A bad TUTTI_* variable is found once here instead of on every rank.
-  static_cast<void>(runtime::context_settings({}));
-  if (!options.fabric.empty()) ::setenv("TUTTI_SOFT_FABRIC", options.fabric.c_str(), 1);
-  if (options.local) return run_forked(options);
-  if (std::getenv("TUTTI_RANK") != nullptr) return run_over_tcp(options);
-  return run_under_mpi(options);
 }
 
 /// Prints a text to standard output.
@@ -143,7 +83,8 @@ int run_program(std::span<const char* const> arguments, TuneMode& mode) {
   switch (options.mode) {
     case TuneMode::tune:
     case TuneMode::check:
-      return run_ranks(options);
+      return run_ranks(program, options, failure_status(options.mode),
+                       [&](const Launch& launch) { return run_tune_session(options, launch); });
     case TuneMode::show:
       return print(show_tuning(read_tuning(options.file)));
     case TuneMode::explain:

@@ -130,31 +130,22 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
 }
 
 void parse_collectives(const std::string& text, TuneOptions& options) {
-  options.collectives.clear();
-  if (text == "all") {
+  if (text == "all")
     options.collectives.assign(std::begin(every_tuned), std::end(every_tuned));
-    return;
-  }
-  for (const std::string& word : split(text)) {
-    const Collective one = parse_name(every_tuned, "--collectives", word);
-    if (std::find(options.collectives.begin(), options.collectives.end(), one) !=
-        options.collectives.end())
-      refuse("--collectives", text, fmt::format("each name once; {} is there twice", word));
-    options.collectives.push_back(one);
-  }
+  else
+    options.collectives = parse_list("--collectives", text, "name", [](const std::string& word) {
+      return parse_name(every_tuned, "--collectives", word);
+    });
 }
 
 void parse_bytes(const std::string& text, TuneOptions& options) {
-  options.bytes.clear();
   constexpr std::size_t bytes_max = std::size_t{1} << 30;
-  for (const std::string& word : split(text)) {
+  options.bytes = parse_list("--bytes", text, "size", [](const std::string& word) -> std::size_t {
     const std::uint64_t bytes = runtime::parse_bytes(word, "--bytes");
     require_whole(word, bytes, ElementType::float64, 8);
     if (bytes == 0 || bytes > bytes_max) refuse("--bytes", word, "sizes from 8 to 1G");
-    if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
-      refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
-    options.bytes.push_back(bytes);
-  }
+    return bytes;
+  });
 }
 
 std::chrono::duration<double> parse_budget(const std::string& text) {

@@ -16,16 +16,8 @@ namespace tutti::bench {
 
 enum class TuneMode : std::uint8_t { tune, check, show, explain, verify, diff, report };
 
-struct TuneOptions {
+struct TuneOptions : RankOptions {
   TuneMode mode = TuneMode::tune;
-
-  // How ranks are started, as of tutti-bench.
-  std::optional<std::uint32_t> local;
-  std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
-  std::optional<tutti::Placement> placement;
-  bool bind = true;
-  bool virtual_time = false;
-  std::string fabric;  // preset or file; empty: the device as it is
 
   // What is measured.
   std::vector<Collective> collectives;  // in the order given, each once; no probes

@@ -13,6 +13,7 @@
 #include "microbench/network_probes.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/results.hpp"
+#include "microbench/session.hpp"
 #include "microbench/together.hpp"
 #include "microbench/tune_cells.hpp"
 #include "microbench/tune_check.hpp"
@@ -67,9 +68,7 @@ void make_folder_of(const std::string& file) {
 }
 
 ContextOptions context_options(const TuneOptions& options) {
-  ContextOptions context;
-  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
-  context.placement = options.placement;
+  ContextOptions context = context_options_of(options);
   context.tuning = TuningMode::off;  // of whatever file there is, nothing may enter
   return context;
 }
@@ -77,10 +76,8 @@ ContextOptions context_options(const TuneOptions& options) {
 std::unique_ptr<Context> make_context(const TuneOptions& options, Exchange& exchange) {
   std::unique_ptr<Context> context;
   together(exchange, [&] { context = std::make_unique<Context>(context_options(options)); });
-  if (!options.fabric.empty() && !context->device_name().starts_with("soft"))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
-                            options.fabric, context->device_name()));
+  const std::string device = context->device_name();
+  refuse_fabric_of_real_device(options, device, device.starts_with("soft"));
   return context;
 }
 

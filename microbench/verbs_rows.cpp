@@ -4,15 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "microbench/report.hpp"
+#include "microbench/json_rows.hpp"
 
 namespace tutti::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
-using Cells = std::vector<std::string>;
 
 /// With as many digits as are worth reading.
 std::string number(double value) {
@@ -65,21 +61,6 @@ Cells cells_of(const VerbsRow& row, const VerbsReport& report) {
   return cells;
 }
 
-/// Aligns the first column to the left, the others to the right.
-std::string aligned(const std::vector<Cells>& lines) {
-  std::vector<std::size_t> widths(lines.front().size());
-  for (const Cells& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  std::string text;
-  for (const Cells& line : lines) {
-    text += fmt::format("{:<{}}", line[0], widths[0]);
-    for (std::size_t i = 1; i < line.size(); ++i)
-      text += fmt::format("  {:>{}}", line[i], widths[i]);
-    text += '\n';
-  }
-  return text;
-}
-
 std::string legend(const VerbsReport& report) {
   std::string text = fmt::format(
       "us: microseconds{} of rank 0's clock, of a message (latency: half a round trip; incast: "
@@ -101,11 +82,6 @@ std::string legend(const VerbsReport& report) {
 
 double rounded(double value, double scale) {
   return std::round(value * scale) / scale;
-}
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 Json json_of(const VerbsRow& row) {
@@ -139,61 +115,28 @@ Json json_of(const VerbsRow& row) {
   return json;
 }
 
-std::string csv_text(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
+std::vector<Json> json_of(std::span<const VerbsRow> rows) {
+  std::vector<Json> all;
+  for (const VerbsRow& row : rows) all.push_back(json_of(row));
+  return all;
 }
 
 }  // namespace
 
 std::string as_table(const VerbsReport& report) {
-  std::string text;
-  std::size_t label_width = 0;
-  for (const auto& [label, value] : report.header)
-    label_width = std::max(label_width, label.size());
-  for (const auto& [label, value] : report.header)
-    text += fmt::format("{:<{}}  {}\n", label, label_width, value);
   std::vector<Cells> lines = {title(report)};
   for (const VerbsRow& row : report.rows) lines.push_back(cells_of(row, report));
-  text += '\n' + aligned(lines) + legend(report);
-  if (!report.rows.empty() && report.rows.front().oversubscribed)
-    text += "The ranks share CPUs (oversubscribed): these times are not latencies.\n";
-  for (const std::string& note : report.notes) text += fmt::format("Note: {}\n", note);
-  return text;
+  return framed(report, lines, legend(report),
+                !report.rows.empty() && report.rows.front().oversubscribed, "");
 }
 
 std::string as_json(std::span<const VerbsRow> rows) {
-  std::string text;
-  for (const VerbsRow& row : rows) text += json_of(row).dump() + '\n';
-  return text;
+  return json_lines(json_of(rows));
 }
 
 std::string as_csv(std::span<const VerbsRow> rows) {
   static constexpr const char* perftest_keys[] = {"tool", "figure", "unit", "ratio"};
-  std::string names, lines;
-  for (const VerbsRow& row : rows) {
-    names.clear();
-    std::string line;
-    const auto append = [](std::string& into, const std::string& field, bool is_first) {
-      into += (is_first ? "" : ",") + field;
-    };
-    bool is_first = true;
-    const Json json = json_of(row);
-    for (const auto& [key, value] : json.items()) {
-      if (key == "against") {
-        for (const char* const perftest_key : perftest_keys) {
-          append(names, std::string("against_perftest_") + perftest_key, is_first);
-          append(line, value.is_null() ? "" : csv_text(value["perftest"][perftest_key]), is_first);
-        }
-        continue;
-      }
-      append(names, key, is_first);
-      append(line, csv_text(value), is_first);
-      is_first = false;
-    }
-    lines += line + '\n';
-  }
-  return names + '\n' + lines;
+  return csv_lines(json_of(rows), "perftest", perftest_keys);
 }
 
 }  // namespace tutti::bench

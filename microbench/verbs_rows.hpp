@@ -6,8 +6,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "microbench/report.hpp"
 
 namespace tutti::bench {
 
@@ -42,11 +43,8 @@ struct VerbsRow {
   bool oversubscribed = false;
 };
 
-struct VerbsReport {
-  std::vector<std::pair<std::string, std::string>> header;  // label, text
+struct VerbsReport : ReportFrame {
   std::vector<VerbsRow> rows;
-  std::vector<std::string> notes;
-  bool brief = false;
 };
 
 std::string as_table(const VerbsReport& report);

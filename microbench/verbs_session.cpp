@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "bootstrap/node_map.hpp"
@@ -22,10 +20,6 @@
 
 namespace tutti::bench {
 namespace {
-
-struct Close {
-  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-};
 
 /// What was measured of one test.
 struct Measured {
@@ -160,45 +154,19 @@ void fill_header(VerbsReport& report, const Options& options, const Launch& laun
       fmt::format("{}, {:.1f} ns a reading, not subtracted", timer.name(), timer.cost_ns()));
 }
 
-std::string text_of(const VerbsReport& report, Format format) {
-  switch (format) {
-    case Format::table:
-      return as_table(report);
-    case Format::json:
-      return as_json(report.rows);
-    case Format::csv:
-      return as_csv(report.rows);
-  }
-  return {};
-}
-
 }  // namespace
 
 int run_verbs_session(const Options& options, const Launch& launch) {
   Exchange& exchange = launch.exchange;
   const Placement placement = place_ranks(exchange, options.bind);
-  std::unique_ptr<std::FILE, Close> file;
-  together(exchange, [&] {
-    if (exchange.self() != Rank{0} || options.out.empty()) return;
-    file.reset(std::fopen(options.out.c_str(), "w"));
-    if (!file)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--out=\"{}\": {}; give a file that can be written", options.out,
-                              std::strerror(errno)));
-  });
-  ContextOptions given;
-  if (!options.ranks_per_node.empty()) given.ranks_per_node = options.ranks_per_node;
-  given.placement = options.placement;
-  const runtime::ContextSettings settings = runtime::context_settings(given);
+  const File file = open_file("--out", options.out, "w", "that can be written", exchange);
+  const runtime::ContextSettings settings = runtime::context_settings(context_options_of(options));
   const std::vector<Node> nodes = nodes_of(options, exchange, placement, settings);
   const Timer timer;
   VerbsCases cases(options, exchange, nodes, settings.device);
   const verbs::Port& port = cases.station().port();
   const bool is_software = port.description.is_software();
-  if (!options.fabric.empty() && !is_software)
-    throw Error(ErrorCode::unsupported,
-                fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
-                            options.fabric, port.name()));
+  refuse_fabric_of_real_device(options, port.name(), is_software);
   VerbsReport report;
   report.brief = options.brief;
   std::unique_ptr<Perftest> perftest;

@@ -12,6 +12,8 @@
 #include <tutti/communicator.hpp>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tutti/detail/names.hpp>
@@ -42,6 +44,26 @@ inline std::vector<std::string> split(const std::string& text) {
   }
 }
 
+[[noreturn]] inline void refuse(std::string_view option, std::string_view value,
+                                std::string_view expected) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}=\"{}\": expected {}", option, value, expected));
+}
+
+/// What `parse` makes of the words of a list, in which none may be there twice; they are names,
+/// sizes or the like, as `kind` says.
+template <class Parse>
+auto parse_list(const char* option, const std::string& text, const char* kind, Parse&& parse) {
+  std::vector<std::invoke_result_t<Parse&, const std::string&>> values;
+  for (const std::string& word : split(text)) {
+    auto value = parse(word);
+    if (std::find(values.begin(), values.end(), value) != values.end())
+      refuse(option, text, fmt::format("each {} once; {} is there twice", kind, word));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
 /// The schedules that a collective can be asked to take.
 inline std::vector<Algorithm> every_algorithm() {
   std::vector<Algorithm> all{Algorithm::automatic};
@@ -55,12 +77,6 @@ inline std::vector<Algorithm> every_algorithm() {
 inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
   if (algorithm == Algorithm::automatic) return {};
   return tune::agreement_of(tune::row_of(algorithm));
-}
-
-[[noreturn]] inline void refuse(std::string_view option, std::string_view value,
-                                std::string_view expected) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}=\"{}\": expected {}", option, value, expected));
 }
 
 /// Joins words: "a, b, c".

@@ -21,7 +21,7 @@ way to wait and to be notified alone; about 20 minutes on 2 cores.
           "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
           fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; last,
           with nothing beside it, the tripwires of performance (microbench/targets.txt,
-          soft_device.py); about 45 minutes.  Longer ones still: ctest --preset release -L soak.
+          soft_device.py); about 50 minutes.  Longer ones still: ctest --preset release -L soak.
   --aarch64
           instead: plans, units and simulations for AArch64, by Debian's cross compiler, under
           qemu-user; adds the architecture arm64 to dpkg; about 20 minutes
@@ -124,14 +124,16 @@ case $mode in
     run release --beside "$computing" --but bootstrap_tcp_exchange -L tidy -E self_contained
     ;;
   aarch64)
-    run aarch64 -j "$(nproc)"
+    run aarch64 -LE soak -j "$(nproc)"
     ;;
   usual)
-    # What computes, and what prints, has its sanitizers with --all.
+    # What computes, and what prints, has its sanitizers with --all, which has virtual times inside nodes, too.
     run asan:memory_test_programs --beside unit --but '^(bench|tune)_' \
-      -L 'conformance|device' -E 'unprivileged|latency'
-    run release --beside "$computing|virtual" --but bootstrap_tcp_exchange \
-      -LE "long|soak|kernel|conformance|tools|virtual|$computing" -E "self_contained|$other_ways"
+      -L conformance -E 'unprivileged|latency' -j "$(nproc)"
+    run release:usual_test_programs --beside "$computing|virtual|beside" \
+      --but 'bootstrap_tcp_exchange|^long_|node_time' \
+      -LE "long|soak|kernel|conformance|device|tools|virtual|beside|$computing" \
+      -E "self_contained|$other_ways"
     # What these leave out takes a minute.
     run_verbs_optimised -E 'conformance_notification|namespaces_notification|unprivileged'
     ;;
@@ -143,21 +145,23 @@ case $mode in
     # streams of calls are about processes, which it cannot look across; bits and schedules are about
     # numbers, latency about time.  The ways to another process's memory differ in one test.
     run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
-      -LE "$sanitized|$computing" \
-      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
+      -LE "$sanitized|$computing|device" \
+      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
+      -j "$(nproc)"
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to
-    # wait to the thread sanitizer.
+    # wait to the thread sanitizer.  What polls lines in memory is seen in some of its variants.
     run asan-clang --beside "$computing" --but 'compile_fail|^bits_|plan_trace|^tune_(node_|verify_)?choices' \
-      -LE "$sanitized|$computing" -E 'plan_|(virtual|node)_time|(bench|tune)_(refusals|results|modes|lock)|bench_verbs|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|_block$|ring_(mapped|bounced)|every_collective'
+      -LE "$sanitized|$computing|beside" -E 'plan_|(virtual|node)_time|bench_(results|verbs)|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|rooted|schedules|soak|split)_flags|_block$|ring_(mapped|bounced|republished)|every_collective' \
+      -j "$(nproc)"
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")
     # What computes is left to the fresh clone, which has what is committed; streams of 10,000 calls are
     # the first of those of 200,000.
-    beside=virtual
+    beside='virtual|beside'
     [ -z "$(git status --porcelain)" ] || beside+="|$computing"
     run release --beside "$beside" --but bootstrap_tcp_exchange \
-      -LE "soak|conformance|virtual|$computing" -E '^process_soak_[0-9]'
+      -LE "soak|conformance|virtual|beside|$computing" -E '^process_soak_[0-9]'
     run_verbs_optimised
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cassert>
 
-#include "plan/cost/cost_model.hpp"
 #include "tune/plan_time.hpp"
 
 namespace tutti::tune {
@@ -21,7 +20,7 @@ plan::Picoseconds round_cost(const plan::LogGP& given, std::uint32_t messages, s
   plan::LogGP network = given;
   network.work *= combines ? static_cast<plan::Picoseconds>(values) : 0;
   if (!combines) network.work_per_byte = {};
-  return plan::round_time(messages, values * value_bytes, network, plan::Combining::while_arriving);
+  return network.round_time(messages, values * value_bytes);
 }
 
 plan::Picoseconds round_cost_in_node(const plan::Network& network, std::uint32_t messages,

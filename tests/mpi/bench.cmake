@@ -2,7 +2,7 @@
 if(TARGET tutti-bench)
   foreach(ranks 1 2 4)
     tutti_mpi_test(bench_mpi_${ranks} ${ranks} tutti-bench barrier,allreduce --check --against mpi
-      --iterations 100 --bytes 8,1K --format json)
+      --iterations 40 --bytes 8,1K --format json)
     set_tests_properties(bench_mpi_${ranks} PROPERTIES
       FAIL_REGULAR_EXPRESSION "\"correct\":(false|null)")
   endforeach()
@@ -10,10 +10,10 @@ if(TARGET tutti-bench)
   set_tests_properties(bench_mpi_beside PROPERTIES
     PASS_REGULAR_EXPRESSION "\"name\":\"(Open MPI|MPICH) [0-9.]+\"")
   tutti_mpi_test(bench_mpi_user_4 4 tutti-bench allreduce --op user --check --against mpi
-    --iterations 50 --bytes 8)
+    --iterations 20 --bytes 8)
   tutti_mpi_test(bench_mpi_probes 2 tutti-bench all --bytes 8 --iterations 400 --against mpi)
   tutti_mpi_test(bench_mpi_vectors 4 tutti-bench gatherv,scatterv --root 2 --check --against mpi
-    --iterations 50 --bytes 8,10000 --format json)
+    --iterations 20 --bytes 8,10000 --format json)
   set_tests_properties(bench_mpi_vectors PROPERTIES
     FAIL_REGULAR_EXPRESSION "\"correct\":(false|null)|\"mpi\":null|\"against\":null")
   # What the README's picture is drawn by.

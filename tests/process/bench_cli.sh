@@ -6,36 +6,7 @@ set -u
 bench=$1
 info=$2
 group=$3
-failures=0
-unset "${!TUTTI_@}"
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# expect STATUS 'regular expression of the output' COMMAND...
-# Matches a line, or what is one once the lines that the text was broken into are joined.
-expect() {
-  local status=$1 pattern=$2 output got
-  shift 2
-  output=$(timeout 60 "$@" 2>&1)
-  got=$?
-  [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
-  grep -Eq -- "$pattern" <<<"$output" || { [[ $output != *'{"'* ]] &&
-    grep -Eq -- "$pattern" <<<"$(tr -s ' \n' ' ' <<<"$output")"; } ||
-    fail "no \"$pattern\" in the output of: $*: $output"
-}
-
-# Refused in exactly one line, on standard error, with nothing on standard output.
-refuse() {
-  local pattern=$1 lines
-  shift
-  expect 2 "$pattern" "$@"
-  lines=$(timeout 60 "$@" 2>&1 >/dev/null | wc -l)
-  [ "$lines" = 1 ] || fail "$lines lines on standard error, expected 1: $*"
-  [ -z "$(timeout 60 "$@" 2>/dev/null)" ] || fail "standard output of a refused run: $*"
-}
+. "$(dirname "$0")/../support/cli.sh"
 
 results() {
   local short=(--check --iterations 40 --warmup 5 --format json)
@@ -313,8 +284,7 @@ refusals() {
 
 # tutti-info says which table is in force, and why others are not.
 tuning_tables() {
-  local folder rules='{"format": "tutti tuning 1", "rules": [{"collective": "barrier", "across": "flat"}]}'
-  folder=$(mktemp -d)
+  local rules='{"format": "tutti tuning 1", "rules": [{"collective": "barrier", "across": "flat"}]}'
   mkdir "$folder/tutti"
   expect 0 'table +none was found; prices are those of fdr, for the software device' \
     env XDG_CONFIG_HOME="$folder" "$info"
@@ -336,14 +306,11 @@ tuning_tables() {
   expect 1 "tutti-info: TUTTI_TUNING_FILE .*$folder/tutti/tuning.json:[12]: " \
     env TUTTI_TUNING_FILE="$folder/tutti/tuning.json" "$info"
   refuse 'TUTTI_TUNING="on": expected file, model, first_call or off' env TUTTI_TUNING=on "$info"
-  rm -r "$folder"
 }
 
 # The shape and the figures of a run decide which bounds of a file are judged, and how it ends.
 bounds() {
-  local folder run
-  folder=$(mktemp -d)
-  trap "rm -r '$folder'" EXIT
+  local run
   run=("$bench" floor,barrier --local 2 --iterations 2000)
   refuse '--expect="/nowhere/x": No such file' "${run[@]}" --expect /nowhere/x
   refuse '--expect="/": .*give a file of bounds' "${run[@]}" --expect /
@@ -401,11 +368,9 @@ bounds() {
 }
 
 tcp() {
-  local port rank folder
+  local port rank
   . "$(dirname "$0")/../support/free_port.sh"
   port=$(free_port) || exit 1
-  folder=$(mktemp -d)
-  trap 'rm -r "$folder"' EXIT
   export TUTTI_SIZE=4 TUTTI_RENDEZVOUS=127.0.0.1:$port TUTTI_SECRET=s TUTTI_BOOTSTRAP_TIMEOUT=20
   for rank in 0 1 2 3; do
     TUTTI_RANK=$rank timeout 60 "$bench" barrier,allreduce --check --iterations 50 --bytes 8,1K \

@@ -110,12 +110,16 @@ endif()
 
 # Many calls: no mismatch, no growth.  The long form is for `scripts/test.sh --all`.
 add_executable(soak soak.cpp)
-add_dependencies(thread_test_programs soak dot_product matrix_factorization)
+add_dependencies(thread_test_programs dot_product matrix_factorization)
 target_link_libraries(soak PRIVATE tutti)
 target_include_directories(soak PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(soak PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+set(calls 10000)
+if(TUTTI_SANITIZE)
+  set(calls 2000)
+endif()
 foreach(ranks 2 3 4 8)
-  add_test(NAME process_soak_${ranks} COMMAND soak ${ranks} 10000)
+  add_test(NAME process_soak_${ranks} COMMAND soak ${ranks} ${calls})
   set_tests_properties(process_soak_${ranks} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
     ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
   add_test(NAME long_soak_${ranks} COMMAND soak ${ranks} 200000)
@@ -134,10 +138,10 @@ foreach(run nodes:2:1 flags:2:1 node:3:3)
   set_tests_properties(long_sleeping_leaf_${name} PROPERTIES LABELS long TIMEOUT 300 RUN_SERIAL ON
     ENVIRONMENT "${environment}")
 endforeach()
-add_test(NAME process_soak_flags COMMAND soak 3 10000)
+add_test(NAME process_soak_flags COMMAND soak 3 ${calls})
 set_tests_properties(process_soak_flags PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
   ENVIRONMENT "TUTTI_RANKS_PER_NODE=1;TUTTI_NOTIFY=flag")
-add_test(NAME process_soak_node COMMAND soak 4 10000)
+add_test(NAME process_soak_node COMMAND soak 4 ${calls})
 set_tests_properties(process_soak_node PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
 # A hundred kills for each bootstrap, and as many again where ranks share nodes.
@@ -205,7 +209,7 @@ tutti_test(process_node_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=
 # Their clock is virtual, so that they may run beside others.
 set_tests_properties(process_virtual_time process_node_time PROPERTIES LABELS "process;virtual")
 add_test(NAME long_node_time COMMAND process_node_time --gtest_filter=LongNodeTime.*)
-set_tests_properties(long_node_time PROPERTIES LABELS long TIMEOUT 600
+set_tests_properties(long_node_time PROPERTIES LABELS "long;beside" TIMEOUT 600
   FAIL_REGULAR_EXPRESSION ${none_ran})
 add_test(NAME soak_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)

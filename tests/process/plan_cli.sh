@@ -4,43 +4,17 @@
 # with exit status 2; never a crash, never a hang.
 # Usage: plan_cli.sh TUTTI_INFO CHECK_PLANS GROUP
 set -u
-plan=("$1" plan)
 checker=$2
 group=$3
-failures=0
-unset "${!TUTTI_@}"
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# expect STATUS 'regular expression of the output' ARGUMENT...
-expect() {
-  local status=$1 pattern=$2 output got
-  shift 2
-  output=$(timeout 60 "${plan[@]}" "$@" 2>&1)
-  got=$?
-  [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
-  grep -Eq -- "$pattern" <<<"$output" || fail "no \"$pattern\" in the output of: $*: $output"
-}
-
-# Refused in exactly one line, on standard error, with nothing on standard output.
-refuse() {
-  local pattern=$1 lines
-  shift
-  expect 2 "$pattern" "$@"
-  lines=$(timeout 60 "${plan[@]}" "$@" 2>&1 >/dev/null | wc -l)
-  [ "$lines" = 1 ] || fail "$lines lines on standard error, expected 1: $*"
-  [ -z "$(timeout 60 "${plan[@]}" "$@" 2>/dev/null)" ] || fail "standard output of a refused: $*"
-}
+. "$(dirname "$0")/../support/cli.sh"
+program=("$1" plan)
 
 # check exactly|at_least 'numbers of ranks' ARGUMENT...
 check() {
   local times=$1 counts=$2 ranks
   shift 2
   for ranks in $counts; do
-    timeout 60 "${plan[@]}" --ranks "$ranks" --format json "$@" || fail "$ranks ranks: $*" >&2
+    timeout 60 "${program[@]}" --ranks "$ranks" --format json "$@" || fail "$ranks ranks: $*" >&2
   done | python3 "$checker" "$times" "$(wc -w <<<"$counts")" || fail "$times: $*"
 }
 
@@ -58,7 +32,7 @@ json() {
   check at_least "$all 96 125 250" --collective barrier
   check at_least "$all" --collective barrier --per-round 1,1,1,1,1,1
   # Every schedule there is, with an operator that it takes.
-  for name in $("${plan[@]}" --ranks 5 --algorithm x 2>&1 | sed 's/.*one of //; s/,//g'); do
+  for name in $("${program[@]}" --ranks 5 --algorithm x 2>&1 | sed 's/.*one of //; s/,//g'); do
     names=$((names + 1))
     case $name in
       dissemination) check at_least "1 2 5 8 13 16 31" --algorithm "$name" --op max --dtype int64 ;;
@@ -72,7 +46,7 @@ json() {
   done
   [ "$names" -ge 12 ] || fail "only $names names of schedules"
   expect 0 '^\{"ranks":5,"rank":4,.*"takes_out":\[\]\}$' --ranks 5 --rank 4 --format json
-  [ "$("${plan[@]}" --ranks 5 --rank 4 --format json | wc -l)" = 1 ] || fail "more than rank 4"
+  [ "$("${program[@]}" --ranks 5 --rank 4 --format json | wc -l)" = 1 ] || fail "more than rank 4"
   for name in leader lanes; do
     check exactly "1 2 5 8 12 13 40" --across $name --dtype int64 --ranks-per-node 4
     check exactly "12 13 40" --across $name --dtype double --algorithm recursive_multiplying \
@@ -97,10 +71,10 @@ tampered() {
     's/\],"takes_out":\[\]/],"takes_out":[[0,1]]/' 's/"peer":2/"peer":3/g' \
     's/"covers":\[\[3,1\]\]/"covers":[[3,2]]/g' 's/"per_round":\[/"per_round":[1,/' \
     '2s/"algorithm":"/"algorithm":"x/' '$d' 's/"puts"/"put"/' 's/\[\[0,1\]\]/[[5,1]]/g'; do
-    "${plan[@]}" --ranks 5 --algorithm two_partial_dissemination --per-round 2,2 --format json |
+    "${program[@]}" --ranks 5 --algorithm two_partial_dissemination --per-round 2,2 --format json |
       sed "$pattern" | python3 "$checker" exactly 1 >/dev/null 2>&1 && fail "accepted: $pattern"
   done
-  "${plan[@]}" --ranks 5 --op max --per-round 2,2 --format json | python3 "$checker" exactly 1 \
+  "${program[@]}" --ranks 5 --op max --per-round 2,2 --format json | python3 "$checker" exactly 1 \
     >/dev/null && fail "accepted as exactly once: dissemination"
 }
 
@@ -161,7 +135,7 @@ texts() {
       for ranks in 64 200 1024; do
         how="--bytes $bytes"
         [ $collective != barrier ] || how=
-        connections=$("${plan[@]}" --ranks $ranks --collective $collective $how |
+        connections=$("${program[@]}" --ranks $ranks --collective $collective $how |
           sed -n 's/.*connections *\([0-9]*\)$/\1/p')
         [ "$connections" -le $((4 * $(python3 -c "print(($ranks - 1).bit_length())"))) ] ||
           fail "$collective of $bytes bytes connects $connections of $ranks ranks"
@@ -174,7 +148,7 @@ texts() {
     "reduce_scatter --op user --dtype int32" "reduce_scatter --ranks-per-node 3,2"; do
     for ranks in 64 99 200 1024; do
       # shellcheck disable=SC2086 # words
-      connections=$("${plan[@]}" --ranks $ranks --collective $how --bytes 1M |
+      connections=$("${program[@]}" --ranks $ranks --collective $how --bytes 1M |
         sed -n 's/.*connections *\([0-9]*\).*/\1/p')
       [ "${connections:-999}" -le $((4 * $(python3 -c "print(($ranks - 1).bit_length())"))) ] ||
         fail "$how of 1 MiB connects $connections of $ranks ranks"
@@ -195,7 +169,7 @@ texts() {
   expect 0 'connections +8$' --ranks 9 --collective allgather
   for ranks in 10 64 256 1000; do
     for bytes in 8 4K 1M; do
-      got=$("${plan[@]}" --ranks $ranks --collective allgather --bytes $bytes |
+      got=$("${program[@]}" --ranks $ranks --collective allgather --bytes $bytes |
         sed -n 's/^ *connections *//p')
       bits=$(python3 -c "print(($ranks - 1).bit_length())")
       [ "$got" -le $((3 * bits)) ] && [ "$got" -ge "$bits" ] ||
@@ -243,23 +217,23 @@ texts() {
   expect 0 'collective +scatter, root 1, blocks of 4096 bytes$' --ranks 3 --collective scatter \
     --root 1 --bytes 4K
   expect 0 'bytes sent +8192$' --ranks 3 --collective scatter --root 0 --bytes 4K
-  [ "$("${plan[@]}" --ranks 7 --rank all --collective scan | grep -c '^doubling, 7 ')" = 7 ] ||
+  [ "$("${program[@]}" --ranks 7 --rank all --collective scan | grep -c '^doubling, 7 ')" = 7 ] ||
     fail "--rank all of a scan"
   expect 0 'rounds +126, each with 2 messages$' --ranks 64 --algorithm ring
   expect 0 'results relaxed' --ranks 13 --dtype double --algorithm two_partial_dissemination
   expect 0 'bytes sent +72$' --ranks 13 --rank 2 --op user --dtype int32 --per-round 3,3
   expect 0 'rounds +none' --ranks 1
   expect 0 'barrier, messages without payload' --ranks 5 --collective barrier
-  [ "$("${plan[@]}" --ranks 7 --rank all | grep -c ', rank ')" = 7 ] || fail "--rank all"
+  [ "$("${program[@]}" --ranks 7 --rank all | grep -c ', rank ')" = 7 ] || fail "--rank all"
   expect 0 'is not shown: it takes the plans of all ranks' --ranks 1000000 --rank 999999
   expect 0 '4294967295 ranks, rank 4294967294' --ranks 4294967295 --rank 4294967294 --op max
   expect 0 'r6_0 -> r0_1 \[taillabel="6"\];' --ranks 7 --rank 0 --format dot --op max
   expect 0 '^}$' --ranks 64 --rank all --format dot
   expect 0 '--agreement .*strongest' --help
-  if "${plan[@]}" --ranks 96 | grep '.\{101\}' >/dev/null; then fail "a table wider than 100 columns"; fi
-  if "${plan[@]}" --ranks 5 >/dev/full 2>/dev/null; then fail "accepted: a full disk"; fi
+  if "${program[@]}" --ranks 96 | grep '.\{101\}' >/dev/null; then fail "a table wider than 100 columns"; fi
+  if "${program[@]}" --ranks 5 >/dev/full 2>/dev/null; then fail "accepted: a full disk"; fi
   # A device is not needed, and a wrong one not looked at.
-  TUTTI_DEVICE=nonsense "${plan[@]}" --ranks 5 >/dev/null || fail "asks for a device"
+  TUTTI_DEVICE=nonsense "${program[@]}" --ranks 5 >/dev/null || fail "asks for a device"
 }
 
 refusals() {
@@ -343,7 +317,7 @@ refusals() {
   refuse 'not expected: gossip.*plan --help' gossip
   refuse '--ranks.*plan --help' --ranks 5 --ranks 6
   refuse 'not expected.*plan --help' --ranks 5 $'--two\nlines'
-  plan=("${plan[0]}")
+  program=("${program[0]}")
   refuse '--format="json" before plan.*plan --format json' --format json plan --ranks 5
 }
 

@@ -107,7 +107,8 @@ int split_backwards(Exchange& exchange, const Shape& shape, std::uint32_t colors
 }
 
 TEST(Split, by_color_in_the_order_of_the_key) {
-  for (std::uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
+  for (const std::uint32_t rank_count :
+       test::all_or_sanitized<std::uint32_t>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 5, 8}))
     for (const std::uint32_t colors : {1u, 2u, 3u}) {
       const Shape shape{rank_count, {rank_count % 2 == 0 ? 1u : 3u}};
       const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {

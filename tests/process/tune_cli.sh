@@ -7,36 +7,8 @@ tune=$1
 bench=$2
 group=$3
 kills=${4:-5}
-failures=0
-unset "${!TUTTI_@}"
-folder=$(mktemp -d)
+. "$(dirname "$0")/../support/cli.sh"
 export XDG_CONFIG_HOME=$folder/configuration
-trap 'rm -rf "$folder"' EXIT
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# expect STATUS 'regular expression of the output' COMMAND...
-expect() {
-  local status=$1 pattern=$2 output got
-  shift 2
-  output=$(timeout 120 "$@" 2>&1)
-  got=$?
-  [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
-  grep -Eq -- "$pattern" <<<"$output" || fail "no \"$pattern\" in the output of: $*: $output"
-}
-
-# Refused in exactly one line, on standard error, with nothing on standard output.
-refuse() {
-  local pattern=$1 output
-  shift
-  expect 2 "$pattern" "$@"
-  output=$(timeout 120 "$@" 2>&1 >/dev/null)
-  [ "$(wc -l <<<"$output")" = 1 ] || fail "several lines on standard error: $*: $output"
-  [ -z "$(timeout 120 "$@" 2>/dev/null)" ] || fail "standard output of a refused run: $*"
-}
 
 virtual=(--local 4 --ranks-per-node 1 --virtual-time --fabric fdr)
 short=("${virtual[@]}" --collectives barrier,allreduce --bytes 8,4K)

@@ -46,17 +46,19 @@ struct Nodes {
 };
 
 std::vector<Nodes> every_shape() {
-  return test::all_or_few<Nodes>({{2, {1}},
-                                  {3, {1}},
-                                  {3, {2, 1}},
-                                  {3, {1, 2}},
-                                  {4, {2}},
-                                  {4, {2}, Placement::cyclic},
-                                  {4, {3, 1}},
-                                  {5, {2, 3}},
-                                  {5, {1, 2}},
-                                  {6, {3}, Placement::cyclic}},
-                                 {{2, {1}}, {4, {2}}});
+  return test::all_or_few<Nodes>(
+      test::all_or_sanitized<Nodes>({{2, {1}},
+                                     {3, {1}},
+                                     {3, {2, 1}},
+                                     {3, {1, 2}},
+                                     {4, {2}},
+                                     {4, {2}, Placement::cyclic},
+                                     {4, {3, 1}},
+                                     {5, {2, 3}},
+                                     {5, {1, 2}},
+                                     {6, {3}, Placement::cyclic}},
+                                    {{2, {1}}, {5, {1, 2}}, {6, {3}, Placement::cyclic}}),
+      {{2, {1}}, {4, {2}}});
 }
 
 ContextOptions options_for(const Exchange& exchange, const Nodes& nodes,

@@ -28,6 +28,18 @@ std::vector<T> all_or_few(std::vector<T> all, std::vector<T> few) {
   return device_is_soft() ? std::move(all) : std::move(few);
 }
 
+/// What a test goes through, or the few that a sanitizer looks at: it looks for what shows in each
+/// call, and takes many times as long.
+template <class T>
+std::vector<T> all_or_sanitized([[maybe_unused]] std::vector<T> all,
+                                [[maybe_unused]] std::vector<T> few) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return few;
+#else
+  return all;
+#endif
+}
+
 /// As long as that on the software device, and longer where ranks wait for an emulated processor.
 inline std::chrono::milliseconds patiently(std::chrono::milliseconds time) {
   return device_is_soft() ? time : 5 * time;
