@@ -352,39 +352,39 @@ ExactSum sum_of(const tutti_exact_sum* given) noexcept {
 /// Adds to the sum that the caller has, whose type is another one than the library's.
 template <class... Values>
 void add_to(tutti_exact_sum* into, const Values&... values) noexcept {
-  ExactSum sum = sum_of(into);
-  sum.add(values...);
-  *into = std::bit_cast<tutti_exact_sum>(sum);
+  ExactSum whole = sum_of(into);
+  whole.add(values...);
+  *into = std::bit_cast<tutti_exact_sum>(whole);
 }
 
 }  // namespace
 }  // namespace tutti::api
 
-void tutti_exact_sum_add(tutti_exact_sum* sum, const double* values, size_t count) {
-  add_to(sum, std::span(values, count));
+void tutti_exact_sum_add(tutti_exact_sum* into, const double* values, size_t count) {
+  add_to(into, std::span(values, count));
 }
 
-void tutti_exact_sum_add_floats(tutti_exact_sum* sum, const float* values, size_t count) {
-  add_to(sum, std::span(values, count));
+void tutti_exact_sum_add_floats(tutti_exact_sum* into, const float* values, size_t count) {
+  add_to(into, std::span(values, count));
 }
 
-void tutti_exact_sum_add_products(tutti_exact_sum* sum, const double* left, const double* right,
+void tutti_exact_sum_add_products(tutti_exact_sum* into, const double* left, const double* right,
                                   size_t count) {
   ExactSum products;
   products.add_products({left, count}, {right, count});
-  add_to(sum, products);
+  add_to(into, products);
 }
 
-void tutti_exact_sum_merge(tutti_exact_sum* sum, const tutti_exact_sum* other) {
-  add_to(sum, sum_of(other));
+void tutti_exact_sum_merge(tutti_exact_sum* into, const tutti_exact_sum* other) {
+  add_to(into, sum_of(other));
 }
 
-double tutti_exact_sum_value(const tutti_exact_sum* sum) {
-  return sum_of(sum).value();
+double tutti_exact_sum_value(const tutti_exact_sum* given) {
+  return sum_of(given).value();
 }
 
-float tutti_exact_sum_value_as_float(const tutti_exact_sum* sum) {
-  return sum_of(sum).value_as_float();
+float tutti_exact_sum_value_as_float(const tutti_exact_sum* given) {
+  return sum_of(given).value_as_float();
 }
 
 tutti_reduction tutti_exact_addition(void) {

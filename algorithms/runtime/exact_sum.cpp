@@ -28,10 +28,10 @@ namespace tutti {
 
 /// What of a sum the functions below read and write.
 struct ExactSumAccess {
-  static auto& low(auto& sum) { return sum.low_; }
-  static auto& high(auto& sum) { return sum.high_; }
-  static auto& above(auto& sum) { return sum.above_; }
-  static auto& specials(auto& sum) { return sum.specials_; }
+  static auto& low(auto& total) { return total.low_; }
+  static auto& high(auto& total) { return total.high_; }
+  static auto& above(auto& total) { return total.above_; }
+  static auto& specials(auto& total) { return total.specials_; }
 };
 
 namespace {
@@ -49,8 +49,8 @@ double power_of_two(int exponent) noexcept {  // of normal numbers
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
-int first_of(const ExactSum& sum) noexcept {
-  return Access::above(sum) + bins - 1;
+int first_of(const ExactSum& total) noexcept {
+  return Access::above(total) + bins - 1;
 }
 
 /// The first bin of values whose exponents, as the bits of doubles have them, are at most this.
@@ -66,24 +66,25 @@ int scaling_exponent(int first) noexcept {
   return first < 14 ? 500 : first >= 40 ? -500 : 0;
 }
 
-void add_units(ExactSum& sum, std::size_t k, std::int64_t units) noexcept {
-  std::uint64_t& low = Access::low(sum)[k];
+void add_units(ExactSum& total, std::size_t k, std::int64_t units) noexcept {
+  std::uint64_t& low = Access::low(total)[k];
   const bool carries = __builtin_add_overflow(low, static_cast<std::uint64_t>(units), &low);
-  Access::high(sum)[k] += (units < 0 ? -1 : 0) + (carries ? 1 : 0);
+  Access::high(total)[k] += (units < 0 ? -1 : 0) + (carries ? 1 : 0);
 }
 
 /// Lets the bins begin with `first`, if that is above where they begin.
-void raise(ExactSum& sum, int first) noexcept {
-  const int by = first - first_of(sum);
+void raise(ExactSum& total, int first) noexcept {
+  const int by = first - first_of(total);
   if (by <= 0) return;
   for (int k = bins - 1; k >= 0; --k) {
     const auto index = static_cast<std::size_t>(k);
     const bool is_held = k >= by;
-    Access::low(sum)[index] = is_held ? Access::low(sum)[index - static_cast<std::size_t>(by)] : 0;
-    Access::high(sum)[index] =
-        is_held ? Access::high(sum)[index - static_cast<std::size_t>(by)] : 0;
+    Access::low(total)[index] =
+        is_held ? Access::low(total)[index - static_cast<std::size_t>(by)] : 0;
+    Access::high(total)[index] =
+        is_held ? Access::high(total)[index - static_cast<std::size_t>(by)] : 0;
   }
-  Access::above(sum) = static_cast<std::uint8_t>(first - (bins - 1));
+  Access::above(total) = static_cast<std::uint8_t>(first - (bins - 1));
 }
 
 template <int lanes>
@@ -123,9 +124,9 @@ template <int lanes>
     largest = halves > largest ? halves : largest;
     rest *= cutting.scale;
     for (std::size_t k = 0; k < bins; ++k) {
-      const Reals sum = magic[k] + rest;
-      sums[k] += reinterpret_cast<Words>(sum);
-      rest -= sum - magic[k];
+      const Reals shifted = magic[k] + rest;
+      sums[k] += reinterpret_cast<Words>(shifted);
+      rest -= shifted - magic[k];
     }
   }
   Cut result;
@@ -150,64 +151,64 @@ Cutting cutting_from(int first) noexcept {
 }
 
 template <int lanes>
-[[gnu::always_inline]] inline void add_all(ExactSum& sum, const double* values,
+[[gnu::always_inline]] inline void add_all(ExactSum& total, const double* values,
                                            std::size_t count) noexcept;
 
 /// What may hold values that are not finite.
-[[gnu::noinline]] void add_each(ExactSum& sum, const double* values, std::size_t count) noexcept {
+[[gnu::noinline]] void add_each(ExactSum& total, const double* values, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     if (std::isfinite(values[i])) {
-      add_all<1>(sum, values + i, 1);
+      add_all<1>(total, values + i, 1);
     } else {
-      Access::specials(sum) |= std::isnan(values[i]) ? not_a_number
-                               : values[i] > 0       ? positive_infinity
-                                                     : negative_infinity;
+      Access::specials(total) |= std::isnan(values[i]) ? not_a_number
+                                 : values[i] > 0       ? positive_infinity
+                                                       : negative_infinity;
     }
   }
 }
 
 /// A whole number of vectors.  Bins begin where they did before, which is mostly high enough.
 template <int lanes>
-[[gnu::always_inline]] inline void add_block(ExactSum& sum, const double* values,
+[[gnu::always_inline]] inline void add_block(ExactSum& total, const double* values,
                                              std::size_t count) noexcept {
-  Cut slices = cut<lanes>(values, count, cutting_from(first_of(sum)));
-  if (slices.biased_exponent == 2047) return add_each(sum, values, count);
-  if (const int first = first_bin(slices.biased_exponent); first > first_of(sum)) {
-    raise(sum, first);
+  Cut slices = cut<lanes>(values, count, cutting_from(first_of(total)));
+  if (slices.biased_exponent == 2047) return add_each(total, values, count);
+  if (const int first = first_bin(slices.biased_exponent); first > first_of(total)) {
+    raise(total, first);
     slices = cut<lanes>(values, count, cutting_from(first));
   }
   for (std::size_t k = 0; k < bins; ++k)
-    add_units(sum, k, static_cast<std::int64_t>(slices.units[k]));
+    add_units(total, k, static_cast<std::int64_t>(slices.units[k]));
 }
 
 template <int lanes>
-[[gnu::always_inline]] inline void add_all(ExactSum& sum, const double* values,
+[[gnu::always_inline]] inline void add_all(ExactSum& total, const double* values,
                                            std::size_t count) noexcept {
   while (count >= lanes) {
     const std::size_t taken = std::min(count, block_values) / lanes * lanes;
-    add_block<lanes>(sum, values, taken);
+    add_block<lanes>(total, values, taken);
     values += taken;
     count -= taken;
   }
-  if (count > 0) add_each(sum, values, count);
+  if (count > 0) add_each(total, values, count);
 }
 
-void add_by_two(ExactSum& sum, const double* values, std::size_t count) noexcept {
-  add_all<2>(sum, values, count);
+void add_by_two(ExactSum& total, const double* values, std::size_t count) noexcept {
+  add_all<2>(total, values, count);
 }
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void add_by_four(ExactSum& sum, const double* values,
+[[gnu::target("avx2")]] void add_by_four(ExactSum& total, const double* values,
                                          std::size_t count) noexcept {
-  add_all<4>(sum, values, count);
+  add_all<4>(total, values, count);
 }
 #endif
 
-void add_values(ExactSum& sum, const double* values, std::size_t count) noexcept {
+void add_values(ExactSum& total, const double* values, std::size_t count) noexcept {
 #if defined(__x86_64__)
   static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2) return add_by_four(sum, values, count);
+  if (has_avx2) return add_by_four(total, values, count);
 #endif
-  add_by_two(sum, values, count);
+  add_by_two(total, values, count);
 }
 
 /// Rounds to nearest and keeps subnormals while it lives, whatever the caller has set.
@@ -244,13 +245,13 @@ class UsualArithmetic {
 
 /// f(i) for all i, in blocks of doubles.
 template <class F>
-void add_converted(ExactSum& sum, std::size_t count, F&& f) noexcept {
+void add_converted(ExactSum& total, std::size_t count, F&& f) noexcept {
   constexpr std::size_t block = 256;
   double values[block];
   for (std::size_t begin = 0; begin < count; begin += block) {
     const std::size_t end = std::min(count, begin + block);
     for (std::size_t i = begin; i < end; ++i) values[i - begin] = f(i);
-    add_values(sum, values, end - begin);
+    add_values(total, values, end - begin);
   }
 }
 
@@ -271,15 +272,15 @@ struct Magnitude {
   }
 };
 
-Magnitude magnitude_of(const ExactSum& sum) noexcept {
+Magnitude magnitude_of(const ExactSum& total) noexcept {
   // As a number of 192 bits, by two's complement.
   std::array<std::uint64_t, 3> words{};
   for (int k = 0; k < bins; ++k) {
     const auto index = static_cast<std::size_t>(k);
     const int shift = bin_bits * (bins - 1 - k);
-    const auto high = static_cast<std::uint64_t>(std::int64_t{Access::high(sum)[index]});
-    const std::uint64_t fill = Access::high(sum)[index] < 0 ? ~std::uint64_t{0} : 0;
-    const std::uint64_t source[4] = {Access::low(sum)[index], high, fill, fill};
+    const auto high = static_cast<std::uint64_t>(std::int64_t{Access::high(total)[index]});
+    const std::uint64_t fill = Access::high(total)[index] < 0 ? ~std::uint64_t{0} : 0;
+    const std::uint64_t source[4] = {Access::low(total)[index], high, fill, fill};
     unsigned carry = 0;
     for (std::size_t i = 0; i < 3; ++i) {
       const int from = static_cast<int>(i) - shift / 64;
@@ -293,7 +294,7 @@ Magnitude magnitude_of(const ExactSum& sum) noexcept {
   }
   Magnitude magnitude{.is_negative = words[2] >> 63 != 0,
                       .words = words,
-                      .exponent = bin_bits * Access::above(sum) + least_exponent};
+                      .exponent = bin_bits * Access::above(total) + least_exponent};
   if (magnitude.is_negative) {
     unsigned carry = 1;
     for (std::uint64_t& word : magnitude.words)
@@ -303,9 +304,9 @@ Magnitude magnitude_of(const ExactSum& sum) noexcept {
 }
 
 /// Rounded to `digits` bits, the last of which is 2^last at least, and below 2^limit.
-double rounded(const ExactSum& sum, int digits, int last, int limit) noexcept {
+double rounded(const ExactSum& total, int digits, int last, int limit) noexcept {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  switch (Access::specials(sum)) {
+  switch (Access::specials(total)) {
     case 0:
       break;
     case positive_infinity:
@@ -315,7 +316,7 @@ double rounded(const ExactSum& sum, int digits, int last, int limit) noexcept {
     default:
       return std::numeric_limits<double>::quiet_NaN();
   }
-  const Magnitude magnitude = magnitude_of(sum);
+  const Magnitude magnitude = magnitude_of(total);
   const int length = magnitude.length();
   const int dropped = std::max({length - digits, last - magnitude.exponent, 0});
   std::uint64_t kept = 0;

@@ -48,16 +48,16 @@ class Reference {
         carry = carry != 0 && word == 0;
       }
     }
-    double sum = 0;
+    double total = 0;
     for (std::size_t i = words.size(); i-- > 0;)
       if (words[i] != 0) {
-        sum = std::ldexp(static_cast<double>(words[i] >> 4), static_cast<int>(64 * i) + 4 - 1074);
+        total = std::ldexp(static_cast<double>(words[i] >> 4), static_cast<int>(64 * i) + 4 - 1074);
         if (i > 0)
-          sum += std::ldexp(static_cast<double>(words[i - 1] >> 4),
-                            static_cast<int>(64 * i) - 60 - 1074);
+          total += std::ldexp(static_cast<double>(words[i - 1] >> 4),
+                              static_cast<int>(64 * i) - 60 - 1074);
         break;
       }
-    return is_negative ? -sum : sum;
+    return is_negative ? -total : total;
   }
 
  private:
@@ -73,9 +73,9 @@ class Reference {
 };
 
 ExactSum sum_of(const std::vector<double>& values) {
-  ExactSum sum;
-  sum.add(values);
-  return sum;
+  ExactSum total;
+  total.add(values);
+  return total;
 }
 
 void expect_same_bytes(const ExactSum& one, const ExactSum& other, const char* what) {
@@ -267,21 +267,21 @@ TEST(ExactSum, floats_and_products_are_doubles) {
     const double product = left[i] * right[i];
     of_products.add(product);
   }
-  ExactSum sum;
-  sum.add(floats);
-  expect_same_bytes(sum, of_floats, "floats");
-  sum = {};
-  sum.add_products(left, right);
-  expect_same_bytes(sum, of_products, "products, of as many as the shorter has");
+  ExactSum total;
+  total.add(floats);
+  expect_same_bytes(total, of_floats, "floats");
+  total = {};
+  total.add_products(left, right);
+  expect_same_bytes(total, of_products, "products, of as many as the shorter has");
 }
 
 TEST(ExactSum, twice_a_sum_is_exact_up_to_two_to_the_fiftieth) {
-  ExactSum sum = sum_of({1.0 / 3, -std::ldexp(1.0, 38)});
-  const double once = sum.value();
+  ExactSum total = sum_of({1.0 / 3, -std::ldexp(1.0, 38)});
+  const double once = total.value();
   for (int i = 1; i <= 50; ++i) {
-    const ExactSum same = sum;
-    sum.add(same);
-    EXPECT_EQ(sum.value(), std::ldexp(once, i));
+    const ExactSum same = total;
+    total.add(same);
+    EXPECT_EQ(total.value(), std::ldexp(once, i));
   }
 }
 
@@ -291,20 +291,20 @@ TEST(ExactSum, does_not_depend_on_how_the_thread_rounds) {
   const double rounded = usual.value();
   for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
     std::fesetround(mode);
-    const ExactSum sum = sum_of(values);
-    const double value = sum.value();
+    const ExactSum total = sum_of(values);
+    const double value = total.value();
     EXPECT_EQ(std::fegetround(), mode);
     std::fesetround(FE_TONEAREST);
-    expect_same_bytes(sum, usual, "a rounding mode");
+    expect_same_bytes(total, usual, "a rounding mode");
     EXPECT_EQ(value, rounded);
   }
 #if defined(__x86_64__)
   const unsigned before = _mm_getcsr();
   _mm_setcsr(before | 0x8040);  // subnormal results and operands count as 0
-  const ExactSum sum = sum_of(values);
+  const ExactSum total = sum_of(values);
   const double tiny = sum_of({3e-310}).value();
   _mm_setcsr(before);
-  expect_same_bytes(sum, usual, "subnormals");
+  expect_same_bytes(total, usual, "subnormals");
   EXPECT_EQ(std::bit_cast<std::uint64_t>(tiny), std::bit_cast<std::uint64_t>(3e-310));
 #endif
 }
