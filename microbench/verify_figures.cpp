@@ -186,13 +186,14 @@ Verdict verify_time() {
   constexpr Microseconds longest_max{1000};
   const tune::Knowledge nothing, races = of_many_races();
   Verdict verdict{.text =
-                      "| 4096 ranks | file | calls | longest processor time of choosing | for |\n"
-                      "|---|---|---|---|---|\n"};
+                      "| 4096 ranks | file | calls | choosing takes over 1 ms | longest processor "
+                      "time | for |\n"
+                      "|---|---|---|---|---|---|\n"};
   for (const auto& [nodes, ranks_per_node] : {std::pair{4096u, 1u}, {512u, 8u}})
     for (const tune::Knowledge* const knowledge : {&nothing, &races}) {
       Microseconds longest{0};
       std::string of_longest;
-      std::size_t calls = 0;
+      std::size_t calls = 0, over = 0;
       for (const ChoiceCell& one : calls_of_choosing()) {
         ChoiceCell cell = one;
         cell.nodes = nodes;
@@ -207,18 +208,21 @@ Verdict verify_time() {
           least = std::min<Microseconds>(least, processor_time() - begin);
         }
         ++calls;
+        if (least > longest_max) {
+          ++over;
+          verdict.misses += cell.text() + (knowledge == &nothing ? ", without" : ", with") +
+                            " findings: choosing takes " + fixed(least.count(), 0) +
+                            " us, expected at most " + fixed(longest_max.count(), 0) + " us\n";
+        }
         if (least <= longest) continue;
         longest = least;
         of_longest = cell.text();
       }
-      const std::string text = fixed(longest.count(), 0) + " us";
       const std::string shape =
           std::to_string(nodes) + " nodes of " + std::to_string(ranks_per_node);
       verdict.text += "| " + shape + " | " + (knowledge == &nothing ? "none" : "200 findings") +
-                      " | " + std::to_string(calls) + " | " + text + " | " + of_longest + " |\n";
-      if (longest > longest_max)
-        verdict.misses += of_longest + ": choosing takes " + text + ", expected at most " +
-                          fixed(longest_max.count(), 0) + " us\n";
+                      " | " + std::to_string(calls) + " | " + std::to_string(over) + " | " +
+                      fixed(longest.count(), 0) + " us | " + of_longest + " |\n";
     }
   return verdict;
 }
