@@ -43,6 +43,15 @@ void CommandLine::add(const std::string& name, std::size_t value_count,
   parts_->app->add_option(name, values, help)->expected(static_cast<int>(value_count));
 }
 
+void CommandLine::add(const std::string& name, const std::string& otherwise,
+                      std::optional<std::string>& value, const std::string& help) {
+  parts_->app
+      ->add_option_function<std::string>(
+          name, [&value](const std::string& word) { value = word; }, help)
+      ->expected(0, 1)
+      ->default_str(otherwise);
+}
+
 void CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
   parts_->app->add_flag(name, value, help);
 }

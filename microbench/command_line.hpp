@@ -24,6 +24,9 @@ class CommandLine {
   /// Declares an option that takes so many values.
   void add(const std::string& name, std::size_t value_count, std::vector<std::string>& values,
            const std::string& help);
+  /// Declares an option whose value may be left out: then it is `otherwise`.
+  void add(const std::string& name, const std::string& otherwise, std::optional<std::string>& value,
+           const std::string& help);
   void add_flag(const std::string& name, bool& value, const std::string& help);
 
   /// Declares a command of the program with options of its own; it lives as long as this object.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "microbench/tune_options.hpp"
+#include "microbench/tune_racers.hpp"
 #include "microbench/tutti_side.hpp"
 
 namespace tutti::bench {

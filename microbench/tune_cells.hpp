@@ -30,9 +30,6 @@ constexpr bool has_agreements(Collective collective) noexcept {
          collective == Collective::reduce_scatter;
 }
 
-/// No buffer of a rank becomes larger than that.
-inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
-
 /// All cells, the most important ones first; pure.
 std::vector<Cell> cells_of(std::span<const Collective> collectives,
                            std::span<const std::size_t> bytes, std::uint32_t rank_count);

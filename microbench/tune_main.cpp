@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "microbench/choosing_time.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/run_ranks.hpp"
@@ -19,6 +19,7 @@
 #include "microbench/tune_session.hpp"
 #include "microbench/tune_show.hpp"
 #include "microbench/verify_choices.hpp"
+#include "microbench/verify_figures.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -39,34 +40,73 @@ int print(const std::string& text) {
   return exit_failure;
 }
 
-/// How often each call is chosen for: the least of so many times counts.
-constexpr int choosing_times = 3;
-
 /// Judges choices over the grid, in an order that makes each part of it a sample of the whole.
-int verify(const TuneOptions& options) {
+Verdict verify_grid(const TuneOptions& options, Progress& progress) {
+  const auto is_asked = [&](VerifiedPart part) {
+    return std::find(options.verified.begin(), options.verified.end(), part) !=
+           options.verified.end();
+  };
   const std::vector<ChoiceCell> grid = grid_of_choices(verified_ranks_max);
   const std::vector<ChoiceCell> cells = sample_of_choices(grid, grid.size(), options.seed);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
+  const VerifyOptions how{.seed = options.seed,
+                          .model = is_asked(VerifiedPart::model),
+                          .race = is_asked(VerifiedPart::race),
+                          .neighbours = is_asked(VerifiedPart::neighbours),
+                          .ranks_max = verified_ranks_max};
+  const std::vector<CellResult> results = verify_choices(
+      cells, how, [&](const CellResult& result, std::size_t done, std::size_t count) {
+        const std::chrono::duration<double> spent = Clock::now() - begin;
+        const double left = spent.count() * static_cast<double>(count - done) /
+                            static_cast<double>(std::max<std::size_t>(done, 1));
+        const double allowed = (options.verify_budget - spent).count();
+        progress.show(done, count, std::min(left, allowed), result.cell.text());
+        return allowed > 0;
+      });
+  Verdict verdict{.text = regret_table_of(results), .misses = misses_of(results)};
+  if (is_asked(VerifiedPart::model)) verdict.text += "\n" + table_of(results);
+  verdict.text += fmt::format("{} of {} cells\n", results.size(), cells.size());
+  return verdict;
+}
+
+Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& progress) {
+  switch (part) {
+    case VerifiedPart::model:
+    case VerifiedPart::race:
+    case VerifiedPart::neighbours:
+      return verify_grid(options, progress);
+    case VerifiedPart::fit: {
+      constexpr std::uint32_t seeds = 200;
+      return verify_fit(seeds, [&](const std::string& preset, std::size_t done, std::size_t count) {
+        progress.show(done, count, 0, "fit of " + preset);
+      });
+    }
+    case VerifiedPart::noise: {
+      constexpr std::uint32_t races = 1000;
+      return verify_noise(races);
+    }
+    case VerifiedPart::time:
+      return verify_time();
+  }
+  return {};
+}
+
+/// All parts of the grid are looked at together, where the first of them is asked for.
+int verify(const TuneOptions& options) {
   Progress progress(stderr, program);
-  const std::vector<CellResult> results =
-      verify_choices(cells, {.seed = options.seed},
-                     [&](const CellResult& result, std::size_t done, std::size_t count) {
-                       const std::chrono::duration<double> spent = Clock::now() - begin;
-                       const double left = spent.count() * static_cast<double>(count - done) /
-                                           static_cast<double>(std::max<std::size_t>(done, 1));
-                       const double allowed = (options.verify_budget - spent).count();
-                       progress.show(done, count, std::min(left, allowed), result.cell.text());
-                       return allowed > 0;
-                     });
+  Verdict all;
+  bool has_grid = false;
+  for (const VerifiedPart part : options.verified) {
+    if (is_about_grid(part) && std::exchange(has_grid, true)) continue;
+    const Verdict verdict = verify_part(part, options, progress);
+    all.text += (all.text.empty() ? "" : "\n") + verdict.text;
+    all.misses += verdict.misses;
+  }
   progress.end();
-  const std::string misses = misses_of(results);
-  const int status =
-      print(table_of(results) + "\n" +
-            table_of(time_choosing(cells_of_choosing(), tune::Knowledge(), choosing_times)) +
-            (misses.empty() ? std::string() : "\nCells that miss a bound:\n" + misses + "\n") +
-            fmt::format("{} of {} cells\n", results.size(), cells.size()));
-  return status != 0 || misses.empty() ? status : status_missed;
+  const int status = print(
+      all.text + (all.misses.empty() ? std::string() : "\nWhat misses a bound:\n" + all.misses));
+  return status != 0 || all.misses.empty() ? status : status_missed;
 }
 
 /// Writes the page, and says where it is.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "microbench/command_line.hpp"
+#include "microbench/tune_racers.hpp"
 #include "microbench/words.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/tuning_table.hpp"
@@ -21,6 +22,11 @@ constexpr Collective every_tuned[] = {
     Collective::allreduce, Collective::barrier,  Collective::broadcast,      Collective::reduce,
     Collective::allgather, Collective::alltoall, Collective::reduce_scatter, Collective::gather,
     Collective::scatter,   Collective::scan,     Collective::exscan};
+
+constexpr VerifiedPart every_part[] = {VerifiedPart::model,      VerifiedPart::race,
+                                       VerifiedPart::neighbours, VerifiedPart::fit,
+                                       VerifiedPart::noise,      VerifiedPart::time};
+constexpr const char* default_verified = "model,race,neighbours";
 
 constexpr double budget_seconds_min = 1, budget_seconds_max = 7 * 24 * 3600;
 
@@ -61,7 +67,8 @@ struct Words {
   std::optional<std::string> show, report, file;
   std::vector<std::string> diff;
   std::optional<std::string> explain, ranks, op, dtype, agreement;
-  bool verify = false, check = false;
+  std::optional<std::string> verify;
+  bool check = false;
 };
 
 void declare(CommandLine& line, Words& words, TuneOptions& options) {
@@ -114,10 +121,13 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
            "with --explain, --check and --report: the tuning file; default: the one that programs "
            "find: TUTTI_TUNING_FILE, else $XDG_CONFIG_HOME/tutti/tuning.json or "
            "/etc/tutti/tuning.json");
-  line.add_flag("--verify", words.verify,
-                "print how far choices are from the best ones, by the model, over a grid of "
-                "networks, shapes and sizes, each cell that misses a bound, and how long choosing "
-                "takes; takes hours; exit status 3 if a cell misses one");
+  line.add("--verify", default_verified, words.verify,
+           "without any machine, print how far tuning keeps what it promises, and what misses a "
+           "bound; exit status 3 if something does.  How far choices are from the best ones, over "
+           "a grid of networks, shapes and sizes, which takes hours unless there is a --budget: "
+           "model, by the model alone; race, after a race; neighbours, by findings of other bytes "
+           "and nodes.  Some seconds: fit, parameters and their intervals from samples with noise; "
+           "noise, races with noise; time, what choosing takes");
   line.add_flag("--check", words.check,
                 "in two seconds, measure the three figures again that say most about the fabric; "
                 "exit status 0: it is what the file says, 1: it has changed by more than noise, 2: "
@@ -172,7 +182,7 @@ TuneMode mode_of(const Words& words) {
   };
   take(words.show.has_value(), TuneMode::show, "--show");
   take(words.explain.has_value(), TuneMode::explain, "--explain");
-  take(words.verify, TuneMode::verify, "--verify");
+  take(words.verify.has_value(), TuneMode::verify, "--verify");
   take(words.check, TuneMode::check, "--check");
   take(!words.diff.empty(), TuneMode::diff, "--diff");
   take(words.report.has_value(), TuneMode::report, "--report");
@@ -214,6 +224,20 @@ void refuse_what_does_nothing(const Words& words, const TuneOptions& options) {
   refuse_unless(explains, "--agreement", words.agreement.has_value(), "with --explain");
   refuse_unless(explains || mode == TuneMode::check || mode == TuneMode::report, "--file",
                 words.file.has_value(), "with --explain, --check or --report");
+}
+
+void understand_verified(const Words& words, TuneOptions& options) {
+  for (const std::string& word : split(*words.verify)) {
+    const VerifiedPart part = parse_name(every_part, "--verify", word);
+    if (std::find(options.verified.begin(), options.verified.end(), part) != options.verified.end())
+      refuse("--verify", *words.verify, fmt::format("each word once; {} is there twice", word));
+    options.verified.push_back(part);
+  }
+  if (words.budget && std::none_of(options.verified.begin(), options.verified.end(), is_about_grid))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--budget with --verify {}: expected only with {}, of which it leaves "
+                            "cells out; leave it out",
+                            *words.verify, default_verified));
 }
 
 void understand_fabric(const Words& words, TuneOptions& options) {
@@ -305,6 +329,7 @@ void understand(const Words& words, TuneOptions& options) {
   }
   parse_collectives(words.collectives.value_or("all"), options);
   if (words.budget) options.budget = options.verify_budget = parse_budget(*words.budget);
+  if (words.verify) understand_verified(words, options);
   if (words.seed) options.seed = parse_number<std::uint64_t>("--seed", *words.seed, 0, UINT64_MAX);
   if (options.mode == TuneMode::tune) refuse_special_environment();
   understand_fabric(words, options);
@@ -312,6 +337,11 @@ void understand(const Words& words, TuneOptions& options) {
 }
 
 }  // namespace
+
+const char* name_of(VerifiedPart part) noexcept {
+  constexpr const char* names[] = {"model", "race", "neighbours", "fit", "noise", "time"};
+  return names[static_cast<std::size_t>(part)];
+}
 
 std::span<const Collective> tuned_collectives() {
   return every_tuned;
@@ -324,7 +354,7 @@ std::string default_tuning_file() {
 
 TuneOptions parse_tune_options(std::span<const char* const> arguments) {
   TuneOptions options;
-  options.bytes = {8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
+  options.bytes.assign(tuned_bytes_by_default.begin(), tuned_bytes_by_default.end());
   Words words;
   CommandLine line(
       "tutti-tune",

@@ -16,6 +16,21 @@ namespace tutti::bench {
 
 enum class TuneMode : std::uint8_t { tune, check, show, explain, verify, diff, report };
 
+/// What --verify judges.
+enum class VerifiedPart : std::uint8_t {
+  model,       // what is chosen by prices alone ...
+  race,        // ... after a race of the call itself ...
+  neighbours,  // ... and by findings of other bytes and nodes, over a grid of calls
+  fit,         // parameters of networks and their intervals
+  noise,       // races of candidates whose times are known
+  time,        // what choosing takes
+};
+const char* name_of(VerifiedPart part) noexcept;
+/// Whether a part is about the cells of the grid, of which a budget may leave some out.
+constexpr bool is_about_grid(VerifiedPart part) noexcept {
+  return part <= VerifiedPart::neighbours;
+}
+
 struct TuneOptions : RankOptions {
   TuneMode mode = TuneMode::tune;
 
@@ -24,6 +39,7 @@ struct TuneOptions : RankOptions {
   std::vector<std::size_t> bytes;
   std::chrono::duration<double> budget{60};
   std::chrono::duration<double> verify_budget{30.0 * 24 * 3600};  // of --verify
+  std::vector<VerifiedPart> verified;                             // each once
   std::uint64_t seed = 1;
   bool network_only = false;
   bool fresh = false;  // findings of the file and of a journal are forgotten

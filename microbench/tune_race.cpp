@@ -100,18 +100,6 @@ std::optional<shm::ReadFor> read_for(Collective collective) {
   return {};
 }
 
-/// A choice with its price on the machine that was measured; nothing if it is made for another one,
-/// as a tree whose shape depends on the latency.
-std::optional<tune::Choice> choice_named(const std::string& name, tune::CollectiveRequest request,
-                                         const tune::Topology& topology, const RaceTrack& track) {
-  request.only = name;
-  try {
-    return tune::choose(request, topology, track.machine);
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 plan::Picoseconds median_of(std::vector<plan::Picoseconds> times) {
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
@@ -155,7 +143,7 @@ void price_anew(tune::Finding& finding, const RaceTrack& track) {
   const auto price = [&](tune::Timing& timing) {
     timing.predicted = 0;
     if (!request) return;
-    if (const auto choice = choice_named(timing.choice, *request, topology, track))
+    if (const auto choice = choice_named(timing.choice, *request, topology, track.machine))
       timing.predicted = choice->predicted();
   };
   price(finding.winner);
@@ -188,26 +176,6 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
                             : tune::RingRoom::missing;
   }
   return request;
-}
-
-Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track) {
-  const tune::Topology topology = track.communicator.implementation().topology();
-  Racers racers{.choices = tune::candidates(request, topology, track.machine, racers_max)};
-  racers.untuned = tune::choose(request, topology, track.untuned).name();
-  std::vector<tune::Choice>& choices = racers.choices;
-  auto untuned = std::find_if(choices.begin(), choices.end(), [&](const tune::Choice& one) {
-    return one.name() == racers.untuned;
-  });
-  if (untuned == choices.end()) {
-    std::optional<tune::Choice> other = choice_named(racers.untuned, request, topology, track);
-    if (!other) return racers;
-    if (choices.size() == racers_max) choices.pop_back();
-    choices.push_back(std::move(*other));
-    untuned = std::prev(choices.end());
-  }
-  // The first one wins unless another one is faster by more than a race can tell.
-  std::rotate(choices.begin(), untuned, std::next(untuned));
-  return racers;
 }
 
 tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request,
@@ -245,22 +213,8 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
 
   if (ready.size() < racers.choices.size()) result.is_noisy = true;
 
-  const tune::Topology topology = track.communicator.implementation().topology();
-  tune::Finding finding{.collective = request.collective,
-                        .bytes = cell.bytes,
-                        .nodes = topology.node_count(),
-                        .ranks_per_node = topology.largest_node(),
-                        .agreement = cell.agreement,
-                        .operators = tune::operator_class_of(request),
-                        .is_noisy = result.is_noisy};
-  for (std::size_t i = 0; i < ready.size(); ++i) {
-    tune::Timing timing{racers.choices[i].name(), result.times[i], racers.choices[i].predicted()};
-    if (i == result.winner)
-      finding.winner = std::move(timing);
-    else
-      finding.others.push_back(std::move(timing));
-  }
-  return finding;
+  return finding_of(request, track.communicator.implementation().topology(), racers.choices,
+                    result);
 }
 
 }  // namespace tutti::bench

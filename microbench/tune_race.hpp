@@ -1,4 +1,4 @@
-// The race of one cell, and who takes part in it.
+// The race of one cell on the real path.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 
 #include "microbench/timer.hpp"
 #include "microbench/tune_cells.hpp"
+#include "microbench/tune_racers.hpp"
 #include "tune/choose.hpp"
 #include "tune/race.hpp"
 #include "tune/tuning.hpp"
@@ -33,16 +34,6 @@ struct RaceTrack {
 
 /// What a call of a cell asks for, as the library asks for it.  Collective.
 tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
-
-inline constexpr std::size_t racers_max = 4;
-
-/// What is taken untuned, if it is possible on the machine that was measured, then the other
-/// candidates of a cell, by price: alike on all ranks.
-struct Racers {
-  std::vector<tune::Choice> choices = {};
-  std::string untuned = {};  // the name of what is taken untuned
-};
-Racers racers_of(const tune::CollectiveRequest& request, const RaceTrack& track);
 
 /// Prices the choices of a finding on the machine that was measured.  The price is 0, unknown,
 /// where the finding is about ranks on other nodes than these, or a choice is none here.

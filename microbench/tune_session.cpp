@@ -20,6 +20,7 @@
 #include "microbench/tune_explain.hpp"
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_race.hpp"
+#include "microbench/tune_racers.hpp"
 #include "microbench/tune_summary.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/tuning_table.hpp"
@@ -37,8 +38,6 @@ constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
 /// With everything around it, --check is to take two seconds.
 constexpr Seconds check_probes{1.4};
-/// How often what was noisy is raced again.
-constexpr int noisy_tries = 3;
 /// A race takes up to so many batches; longer ones tell smaller differences.
 constexpr double samples_a_cell = 200, batch_ns_min = 1e5, batch_ns_max = 1e6;
 /// The share of the budget that is kept for ending.
@@ -396,7 +395,7 @@ class TuneRun {
     std::optional<tune::Finding> finding;
     try {
       const tune::CollectiveRequest request = request_of(cell, track);
-      const Racers racers = racers_of(request, track);
+      const Racers racers = racers_of(request, topology_, track.machine, track.untuned);
       untuned_of_[text_of(cell)] = racers.untuned;
       if (may_copy) finding = alike(cell, racers);
       if (!finding) finding = race_cell(cell, request, racers, track, may_go_on);

@@ -1,13 +1,14 @@
 #include "microbench/verify_choices.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <random>
 #include <set>
 #include <utility>
 
+#include "microbench/percent.hpp"
+#include "microbench/verify_tuned.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "tune/plan_time.hpp"
 
@@ -19,10 +20,6 @@ using tune::Collective, tune::CollectiveRequest, tune::Choice;
 
 bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
-}
-bool has_blocks(Collective collective) {
-  return collective == Collective::allgather || collective == Collective::alltoall ||
          collective == Collective::gather || collective == Collective::scatter;
 }
 /// Flows have no plan whose events could be followed.
@@ -176,6 +173,35 @@ Picoseconds best_uniform(const ChoiceCell& cell, const plan::Network& network) {
 
 }  // namespace
 
+bool has_blocks(Collective collective) {
+  return collective == Collective::allgather || collective == Collective::alltoall ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+const char* name_of(ChosenBy way) noexcept {
+  switch (way) {
+    case ChosenBy::model:
+      return "model";
+    case ChosenBy::race:
+      return "race";
+    case ChosenBy::neighbours:
+      return "neighbours";
+  }
+  return "?";
+}
+
+RegretBound bound_of(ChosenBy way) noexcept {
+  switch (way) {
+    case ChosenBy::model:
+      break;
+    case ChosenBy::race:
+      return {0.01, 0.03};
+    case ChosenBy::neighbours:
+      return {0.03, 0.1};
+  }
+  return {0.01, 0.1};
+}
+
 CollectiveRequest ChoiceCell::request() const {
   const std::uint32_t ranks = nodes * ranks_per_node;
   return {.collective = collective,
@@ -269,23 +295,34 @@ Picoseconds time_of(const Choice& choice, const ChoiceCell& cell, const plan::Ne
                          [&](Rank self) { return choice.plan(self); });
 }
 
-CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledge,
+CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
                          const tune::Machine& truth, const VerifyOptions& options) {
   const plan::Network network = truth.network();
   const CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
+  const tune::Knowledge model = tune::untuned(known);
   CellResult result{.cell = cell};
-  const Choice choice = choose(request, topology, knowledge);
-  result.choice = result.best = choice.name();
-  result.chosen = result.least = time_of(choice, cell, network);
-  std::set<std::string> seen{result.choice};
-  const auto consider = [&](const Choice& other) {
-    if (!has_time(other) || !seen.insert(other.name()).second) return;
-    const Picoseconds time = time_of(other, cell, network);
-    if (time >= result.least) return;
-    result.least = time;
-    result.best = other.name();
+  std::map<std::string, Picoseconds> seen;
+  const auto consider = [&](const Choice& other) -> Picoseconds {
+    if (!has_time(other)) return 0;
+    const auto [place, is_new] = seen.try_emplace(other.name());
+    if (!is_new) return place->second;
+    place->second = time_of(other, cell, network);
+    if (result.least == 0 || place->second < result.least) {
+      result.least = place->second;
+      result.best = place->first;
+    }
+    return place->second;
   };
+  const auto take = [&](ChosenBy way, const tune::Knowledge& knowledge) {
+    const Choice choice = choose(request, topology, knowledge);
+    result.by(way) = {choice.name(), consider(choice)};
+  };
+  if (options.model) take(ChosenBy::model, model);
+  if (options.race) take(ChosenBy::race, after_races({cell}, known, network, options.seed));
+  if (options.neighbours)
+    take(ChosenBy::neighbours,
+         after_races(tuned_neighbours(cell, options.ranks_max), known, network, options.seed));
 
   // Every row and variant, and every vector of few ranks.
   const std::vector<Choice> rivals = tune::rivals(request, topology, network);
@@ -317,13 +354,7 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledg
       if (const auto other = named(cell, with_vector(rival, vector), network)) consider(*other);
   }
 
-  if (const auto untuned = by_the_rule(cell); untuned && has_time(*untuned)) {
-    result.untuned = time_of(*untuned, cell, network);
-    if (result.untuned < result.least) {
-      result.least = result.untuned;
-      result.best = untuned->name();
-    }
-  }
+  if (const auto untuned = by_the_rule(cell)) result.untuned = consider(*untuned);
   result.uniform = best_uniform(cell, network);
   if (result.uniform != 0 && result.uniform < result.least) {
     result.least = result.uniform;
@@ -331,9 +362,9 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledg
   }
   ChoiceCell half = cell;
   half.bytes = cell.bytes / 2;
-  if (cell.collective != Collective::barrier && half.request().element_count > 0 &&
+  if (options.model && cell.collective != Collective::barrier && half.request().element_count > 0 &&
       2 * half.request().element_count == request.element_count)
-    result.half = time_of(choose(half.request(), topology, knowledge), half, network);
+    result.half = time_of(choose(half.request(), topology, model), half, network);
   return result;
 }
 
@@ -343,9 +374,10 @@ std::vector<CellResult> verify_choices(
   std::vector<CellResult> results;
   for (const ChoiceCell& cell : cells) {
     const tune::Machine& truth = tune::machine_preset(cell.preset);
-    const tune::Machine known =
-        machine_off_by(truth, options.percent_off, options.seed + results.size());
-    results.push_back(verify_choice(cell, tune::untuned(known), truth, options));
+    VerifyOptions of_cell = options;
+    of_cell.seed = options.seed + results.size();
+    const tune::Machine known = machine_off_by(truth, options.percent_off, of_cell.seed);
+    results.push_back(verify_choice(cell, known, truth, of_cell));
     if (progress && !progress(results.back(), results.size(), cells.size())) break;
   }
   return results;
@@ -359,38 +391,69 @@ double quotient(Picoseconds above, Picoseconds below) {
 
 /// Whether half of the payload does not take longer, and the whole no longer than two halves.
 bool is_robust(const CellResult& result) {
-  return quotient(result.half, result.chosen) <= robust_max &&
-         quotient(result.chosen, 2 * result.half) <= robust_max;
+  return quotient(result.half, result.chosen()) <= robust_max &&
+         quotient(result.chosen(), 2 * result.half) <= robust_max;
 }
 
-std::string fixed(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+const char* words_of(ChosenBy way) {
+  switch (way) {
+    case ChosenBy::model:
+      break;
+    case ChosenBy::race:
+      return "a race";
+    case ChosenBy::neighbours:
+      return "findings of other bytes and nodes";
+  }
+  return "the model alone";
 }
 
 }  // namespace
 
-VerifySummary summary_of(const std::vector<CellResult>& results) {
-  VerifySummary summary{.cells = results.size()};
+RegretSummary regrets_of(const std::vector<CellResult>& results, ChosenBy way) {
   std::vector<double> regrets;
+  for (const CellResult& result : results)
+    if (result.by(way).time > 0) regrets.push_back(result.regret(way));
+  RegretSummary summary{.cells = regrets.size()};
+  if (regrets.empty()) return summary;
+  std::sort(regrets.begin(), regrets.end());
+  summary.median = regrets[regrets.size() / 2];
+  summary.high = regrets[(regrets.size() * 99 + 99) / 100 - 1];
+  summary.worst = regrets.back();
+  summary.over = static_cast<std::size_t>(std::count_if(
+      regrets.begin(), regrets.end(), [&](double regret) { return regret > bound_of(way).worst; }));
+  return summary;
+}
+
+VerifySummary summary_of(const std::vector<CellResult>& results) {
+  VerifySummary summary;
   for (const CellResult& result : results) {
-    regrets.push_back(result.regret());
-    summary.worst = std::max(summary.worst, result.regret());
-    summary.over_untuned = std::max(summary.over_untuned, quotient(result.chosen, result.untuned));
-    summary.over_uniform = std::max(summary.over_uniform, quotient(result.chosen, result.uniform));
-    summary.not_monotone = std::max(summary.not_monotone, quotient(result.half, result.chosen));
-    summary.not_split = std::max(summary.not_split, quotient(result.chosen, 2 * result.half));
-    summary.regretful += result.regret() > regret_max ? 1 : 0;
-    summary.slower_than_untuned += quotient(result.chosen, result.untuned) > quotient_max ? 1 : 0;
-    summary.slower_than_uniform += quotient(result.chosen, result.uniform) > quotient_max ? 1 : 0;
+    const double over_untuned = quotient(result.chosen(), result.untuned);
+    const double over_uniform = quotient(result.chosen(), result.uniform);
+    summary.over_untuned = std::max(summary.over_untuned, over_untuned);
+    summary.over_uniform = std::max(summary.over_uniform, over_uniform);
+    summary.not_monotone = std::max(summary.not_monotone, quotient(result.half, result.chosen()));
+    summary.not_split = std::max(summary.not_split, quotient(result.chosen(), 2 * result.half));
+    summary.slower_than_untuned += over_untuned > quotient_max ? 1 : 0;
+    summary.slower_than_uniform += over_uniform > quotient_max ? 1 : 0;
     summary.not_robust += is_robust(result) ? 0 : 1;
   }
-  if (regrets.empty()) return summary;
-  const auto middle = regrets.begin() + static_cast<std::ptrdiff_t>(regrets.size() / 2);
-  std::nth_element(regrets.begin(), middle, regrets.end());
-  summary.median = *middle;
   return summary;
+}
+
+std::string regret_table_of(const std::vector<CellResult>& results) {
+  std::string text =
+      "| chosen by | cells | regret, median | bound | 99 % | worst | bound | cells over it |\n"
+      "|---|---|---|---|---|---|---|---|\n";
+  for (const ChosenBy way : every_way_of_choosing) {
+    const RegretSummary summary = regrets_of(results, way);
+    if (summary.cells == 0) continue;
+    const RegretBound bound = bound_of(way);
+    text += std::string("| ") + words_of(way) + " | " + std::to_string(summary.cells) + " | " +
+            percent(summary.median, 2) + " | " + percent(bound.median, 0) + " | " +
+            percent(summary.high, 2) + " | " + percent(summary.worst, 1) + " | " +
+            percent(bound.worst, 0) + " | " + std::to_string(summary.over) + " |\n";
+  }
+  return text;
 }
 
 std::string table_of(const std::vector<CellResult>& results) {
@@ -404,10 +467,11 @@ std::string table_of(const std::vector<CellResult>& results) {
       "| network | collective | cells | regret, median | worst | over 10 % | / rule, worst | over "
       "1.02 | / uniform n, worst | not robust |\n|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& [key, group] : groups) {
+    const RegretSummary regrets = regrets_of(group, ChosenBy::model);
     const VerifySummary summary = summary_of(group);
-    text += "| " + key.first + " | " + key.second + " | " + std::to_string(summary.cells) + " | " +
-            fixed(100 * summary.median, 2) + " % | " + fixed(100 * summary.worst, 1) + " % | " +
-            std::to_string(summary.regretful) + " | " + fixed(summary.over_untuned, 3) + " | " +
+    text += "| " + key.first + " | " + key.second + " | " + std::to_string(regrets.cells) + " | " +
+            percent(regrets.median, 2) + " | " + percent(regrets.worst, 1) + " | " +
+            std::to_string(regrets.over) + " | " + fixed(summary.over_untuned, 3) + " | " +
             std::to_string(summary.slower_than_untuned) + " | " +
             (summary.over_uniform == 0 ? "-" : fixed(summary.over_uniform, 3)) + " | " +
             std::to_string(summary.not_robust) + " |\n";
@@ -417,18 +481,30 @@ std::string table_of(const std::vector<CellResult>& results) {
 
 std::string misses_of(const std::vector<CellResult>& results) {
   std::string text;
+  for (const ChosenBy way : every_way_of_choosing)
+    if (const double median = regrets_of(results, way).median; median > bound_of(way).median)
+      text += std::string("chosen by ") + words_of(way) + ": the median regret is " +
+              percent(median, 2) + ", expected at most " + percent(bound_of(way).median, 0) + "\n";
   for (const CellResult& result : results) {
-    const double untuned = quotient(result.chosen, result.untuned);
-    const double uniform = quotient(result.chosen, result.uniform);
-    const bool is_slow = untuned > quotient_max || uniform > quotient_max;
-    if (result.regret() <= regret_max && !is_slow && is_robust(result)) continue;
-    text +=
-        result.cell.text() + ": " + result.choice + ", " +
-        fixed(static_cast<double>(result.chosen) / 1e6, 2) + " us, " +
-        fixed(1 + result.regret(), 3) + " of " + result.best + ", " + fixed(untuned, 3) +
-        " of the rule" + (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n") +
-        (result.half == 0 ? "" : ", half takes " + fixed(quotient(result.half, result.chosen), 3)) +
-        "\n";
+    const double untuned = quotient(result.chosen(), result.untuned);
+    const double uniform = quotient(result.chosen(), result.uniform);
+    const bool is_slow = untuned > quotient_max || uniform > quotient_max || !is_robust(result);
+    for (const ChosenBy way : every_way_of_choosing) {
+      const CellResult::Taken& taken = result.by(way);
+      const bool is_of_interest = way == ChosenBy::model && is_slow;
+      if (taken.time == 0 || (result.regret(way) <= bound_of(way).worst && !is_of_interest))
+        continue;
+      text += result.cell.text() + ", by " + words_of(way) + ": " + taken.choice + ", " +
+              fixed(static_cast<double>(taken.time) / 1e6, 2) + " us, " +
+              fixed(1 + result.regret(way), 3) + " of " + result.best;
+      if (way == ChosenBy::model)
+        text +=
+            ", " + fixed(untuned, 3) + " of the rule" +
+            (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n") +
+            (result.half == 0 ? ""
+                              : ", half takes " + fixed(quotient(result.half, result.chosen()), 3));
+      text += "\n";
+    }
   }
   return text;
 }

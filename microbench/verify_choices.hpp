@@ -2,11 +2,13 @@
 // (plan/cost/makespan.hpp): the judge of prices and of tuning files, without any device.
 //
 // A cell is one call on one machine.  Its choice is made from what is known of the machine, which
-// may be off by a few percent, and takes what it takes on the machine itself.  That is compared
+// may be off by a few percent, and takes what it takes on the machine itself; likewise what is
+// chosen after a race, and by findings of other cells alone (verify_tuned.hpp).  That is compared
 // with all candidates of the registry: their rows and variants, and where each rank is a node of
 // its own and there are few, every vector with entries up to 15.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +34,9 @@ struct ChoiceCell {
   std::string text() const;  // "fdr allreduce of 8 bytes, identical, 17 nodes of 1"
 };
 
+/// Whether a payload is blocks of ranks.
+bool has_blocks(tune::Collective collective);
+
 /// Presets x nodes {2 .. 17, 24, 31 .. 33, 48, 63 .. 65, 96} x ranks a node {1, 4, 8} x bytes
 /// {0, 8, 64, 256, 1K, 2K, 4K, 64K, 1M} x agreements x collectives, without what has no meaning (a
 /// barrier of several bytes), and without repetitions (agreements of what combines nothing).  At
@@ -51,15 +56,35 @@ tune::Machine machine_off_by(const tune::Machine& machine, std::uint32_t percent
 plan::Picoseconds time_of(const tune::Choice& choice, const ChoiceCell& cell,
                           const plan::Network& network);
 
+/// By what a cell is chosen.
+enum class ChosenBy : std::uint8_t {
+  model,       // prices on the machine as it is known
+  race,        // a race of this cell
+  neighbours,  // findings of cells with other bytes and other numbers of nodes
+};
+inline constexpr std::array every_way_of_choosing = {ChosenBy::model, ChosenBy::race,
+                                                     ChosenBy::neighbours};
+const char* name_of(ChosenBy way) noexcept;
+
 struct CellResult {
+  struct Taken {
+    std::string choice = {};     // its name
+    plan::Picoseconds time = 0;  // 0: not looked at
+  };
   ChoiceCell cell = {};
-  std::string choice = {}, best = {};  // names
-  plan::Picoseconds chosen = 0, least = 0;
+  std::array<Taken, every_way_of_choosing.size()> taken = {};
+  std::string best = {};  // its name
+  plan::Picoseconds least = 0;
   plan::Picoseconds untuned = 0;  // by the rule of thumb: n = 1 .. 7, as on FDR InfiniBand
   plan::Picoseconds uniform = 0;  // the best uniform n = 1 .. 7 over all ranks; 0: not possible
   plan::Picoseconds half = 0;     // what is chosen for half the bytes; 0: none are left
 
-  double regret() const { return static_cast<double>(chosen) / static_cast<double>(least) - 1; }
+  Taken& by(ChosenBy way) { return taken[static_cast<std::size_t>(way)]; }
+  const Taken& by(ChosenBy way) const { return taken[static_cast<std::size_t>(way)]; }
+  plan::Picoseconds chosen() const { return by(ChosenBy::model).time; }
+  double regret(ChosenBy way = ChosenBy::model) const {
+    return static_cast<double>(by(way).time) / static_cast<double>(least) - 1;
+  }
 };
 
 struct VerifyOptions {
@@ -67,36 +92,49 @@ struct VerifyOptions {
   std::uint64_t seed = 1;
   /// Candidates whose price is more than this many times that of the cheapest are not followed.
   double followed_up_to = 2;
+  /// The ways of choosing that are looked at.
+  bool model = true, race = false, neighbours = false;
+  std::uint32_t ranks_max = 768;  // of a neighbour
 };
 
-/// Looks at a cell whose choice is made from `knowledge` of a machine that is `truth`.
-CellResult verify_choice(const ChoiceCell& cell, const tune::Knowledge& knowledge,
+/// Looks at a cell whose choice is made from what is known of a machine that is `truth`.
+CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
                          const tune::Machine& truth, const VerifyOptions& options);
 
-/// Looks at each cell, untuned and with parameters that are off.  `progress` is told each result,
+/// Looks at each cell, with parameters that are off.  `progress` is told each result,
 /// and how many there are of how many; it returns whether to go on.
 std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress = {});
 
 // The bounds.
-inline constexpr double regret_max = 0.1;     // over the least of all candidates
+struct RegretBound {
+  double median, worst;  // over the least of all candidates
+};
+RegretBound bound_of(ChosenBy way) noexcept;
 inline constexpr double quotient_max = 1.02;  // over the rule of thumb, and the best uniform n
 inline constexpr double robust_max = 1.03;    // half over whole, whole over two halves
 
-struct VerifySummary {
+struct RegretSummary {
   std::size_t cells = 0;
-  double median = 0, worst = 0;               // regret
+  double median = 0, high = 0, worst = 0;  // high: that of 99 % of the cells is not above it
+  std::size_t over = 0;                    // cells over the bound of the worst
+};
+RegretSummary regrets_of(const std::vector<CellResult>& results, ChosenBy way);
+
+struct VerifySummary {
   double over_untuned = 0, over_uniform = 0;  // largest quotients
   double not_monotone = 0, not_split = 0;     // half over whole, whole over two halves
   // Cells that miss a bound.
-  std::size_t regretful = 0, slower_than_untuned = 0, slower_than_uniform = 0, not_robust = 0;
+  std::size_t slower_than_untuned = 0, slower_than_uniform = 0, not_robust = 0;
 };
 VerifySummary summary_of(const std::vector<CellResult>& results);
-/// By preset and collective: cells, median and worst regret, beside the rule and the best uniform
-/// n.
+/// A line for each way of choosing that was looked at: the regret, and its bounds.
+std::string regret_table_of(const std::vector<CellResult>& results);
+/// By preset and collective: cells, median and worst regret by the model, beside the rule and the
+/// best uniform n.
 std::string table_of(const std::vector<CellResult>& results);
-/// Each cell that misses a bound, a line each.
+/// A line for each median that misses its bound, and for each cell that misses one.
 std::string misses_of(const std::vector<CellResult>& results);
 
 }  // namespace tutti::bench

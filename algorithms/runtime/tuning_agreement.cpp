@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <climits>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -22,6 +23,8 @@ namespace {
 
 /// How long a remark in a letter may be.
 constexpr std::size_t remark_bytes_max = 4096;
+static_assert(letter_bytes_max >= PATH_MAX + 1 + remark_bytes_max + 1 + tune::json_bytes_max,
+              "whatever file a rank can read, it can send");
 
 /// Why a rank cannot take the file that it was told to take.
 struct Refusal {

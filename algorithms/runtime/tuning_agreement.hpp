@@ -28,6 +28,7 @@
 #include "runtime/context.hpp"
 #include "runtime/set_up_call.hpp"
 #include "runtime/tuning_table.hpp"
+#include "tune/json_text.hpp"
 #include "tune/knowledge.hpp"
 #include "verbs/wire.hpp"
 
@@ -51,8 +52,8 @@ struct TuningCard {
 };
 static_assert(std::has_unique_object_representations_v<TuningCard>);
 
-/// What rank 0 sends is its path, a remark and the file.
-inline constexpr std::uint64_t letter_bytes_max = tuning_file_bytes_max + (16u << 10);
+/// What rank 0 sends is its path, a remark and the file, which has a bound of its own.
+inline constexpr std::uint64_t letter_bytes_max = tune::json_bytes_max + (16u << 10);
 /// What it sends of that in one step: a record has to fit a chunk, with the rank that it is for.
 std::size_t bytes_of_step(std::uint64_t rank_count);
 

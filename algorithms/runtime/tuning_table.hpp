@@ -5,7 +5,6 @@
 // of a list that can be used is taken, and what is wrong with the others is a remark.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <tutti/status.hpp>
@@ -17,9 +16,6 @@
 #include "verbs/wire.hpp"
 
 namespace tutti::runtime {
-
-/// By which a letter to other ranks is bounded: twice what a tuning file may have.
-inline constexpr std::size_t tuning_file_bytes_max = std::size_t{16} << 20;
 
 /// What tells this machine from others.  A network that is emulated is another device, and where
 /// time is simulated, the CPU does not matter.

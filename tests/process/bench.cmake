@@ -16,6 +16,10 @@ if(TARGET tutti-bench)
     set_tests_properties(tune_${group} PROPERTIES LABELS "process;beside" PROCESSORS 1)
   endforeach()
 
+  add_test(NAME soak_tune_resume COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tune_cli.sh
+    $<TARGET_FILE:tutti-tune> $<TARGET_FILE:tutti-bench> resume 50)
+  set_tests_properties(soak_tune_resume PROPERTIES LABELS soak TIMEOUT 1200 PROCESSORS 2)
+
   foreach(run process:ranks process:shapes soak:scale soak:sizes)
     string(REPLACE ":" ";" parts ${run})
     list(POP_FRONT parts label group)

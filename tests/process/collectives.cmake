@@ -80,6 +80,9 @@ endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_runtime)
 target_link_libraries(process_first_call PRIVATE tutti_runtime tutti_verbs)
 target_link_libraries(process_tuning PRIVATE tutti_runtime tutti_tune tutti_verbs)
+add_test(NAME soak_agreement_on_tuning_files COMMAND process_tuning --gtest_filter=*whatever_ranks*)
+set_tests_properties(soak_agreement_on_tuning_files PROPERTIES LABELS soak TIMEOUT 1200 RUN_SERIAL ON
+  ENVIRONMENT TUNING_RUNS=500 FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 # Where a rank sleeps.
 target_link_libraries(process_wait PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap ${CMAKE_DL_LIBS})

@@ -137,11 +137,15 @@ modes() {
   local status=0
   timeout 60 "$tune" --verify --budget 2 >"$folder/verified" 2>/dev/null || status=$?
   grep -Eq '^[0-9]+ of [0-9]+ cells$' "$folder/verified" || fail "no count of verified cells"
-  if grep -q '^Cells that miss a bound' "$folder/verified"; then
+  for way in 'the model alone' 'a race' 'findings of other bytes and nodes'; do
+    grep -q "^| $way | [1-9]" "$folder/verified" || fail "no regret of what is chosen by $way"
+  done
+  if grep -q '^What misses a bound' "$folder/verified"; then
     [ $status = 3 ] || fail "exit status $status of --verify with misses, expected 3"
   else
     [ $status = 0 ] || fail "exit status $status of --verify without misses, expected 0"
   fi
+  expect '[03]' '4096 nodes of 1 .* us ' "$tune" --verify time
   # What the fabric is now, and what cannot be said, have statuses of their own.
   sed -E '/"(latency|gap)_ps"/s/[0-9]+/1/g' "$file" >"$folder/other.json"
   expect 1 'fabric has changed' "$tune" --check "${virtual[@]}" --file "$folder/other.json"

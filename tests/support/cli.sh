@@ -11,12 +11,13 @@ fail() {
   failures=$((failures + 1))
 }
 
-# judge STATUS EXPECTED 'regular expression' OUTPUT COMMAND...
+# judge STATUS EXPECTED-PATTERN 'regular expression' OUTPUT COMMAND...
 # Matches a line, or what is one once the lines that the text was broken into are joined.
 judge() {
   local got=$1 status=$2 pattern=$3 output=$4
   shift 4
-  [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
+  # shellcheck disable=SC2053  # a pattern
+  [[ $got == $status ]] || fail "exit status $got, expected $status: $*: $output"
   grep -Eq -- "$pattern" <<<"$output" || { [[ $output != *'{"'* ]] &&
     grep -Eq -- "$pattern" <<<"$(tr -s ' \n' ' ' <<<"$output")"; } ||
     fail "no \"$pattern\" in the output of: $*: $output"

@@ -9,6 +9,7 @@
 #include <tutti/status.hpp>
 
 #include "microbench/tune_options.hpp"
+#include "microbench/tune_racers.hpp"
 
 namespace tutti::bench {
 namespace {

@@ -12,6 +12,7 @@
 #include <tutti/status.hpp>
 #include <vector>
 
+#include "microbench/verify_figures.hpp"
 #include "tune/choose.hpp"
 #include "tune/flips.hpp"
 #include "tune/plan_time.hpp"
@@ -368,28 +369,6 @@ TEST(Explanation, ends_with_what_would_change_the_choice) {
   EXPECT_EQ(text.find(now + " if "), std::string::npos) << text;
 }
 
-/// What a file of many races makes known; none of the calls below was raced itself.
-Knowledge of_many_races() {
-  std::vector<Finding> findings;
-  std::int64_t measured = 2'000'000;
-  const auto timing = [&](const char* name) {
-    measured = 1'500'000 + (measured * 31 + 7919) % 1'000'000;
-    return Timing{name, measured, 2'000'000};
-  };
-  for (const Collective collective :
-       {Collective::allreduce, Collective::broadcast, Collective::reduce, Collective::alltoall})
-    for (const std::uint32_t nodes : {8u, 16u, 64u, 512u, 4096u})
-      for (std::uint64_t bytes = 12; bytes <= 12u << 18; bytes *= 4)
-        findings.push_back({.collective = collective,
-                            .bytes = bytes,
-                            .nodes = nodes,
-                            .winner = timing("two_partial_dissemination with 3,2 a round"),
-                            .others = {timing("canonical_dissemination with 3,2 a round"),
-                                       timing("chunked_fold"), timing("circulant with 3,2 a round"),
-                                       timing("fibonacci_tree of latency 5"), timing("direct")}});
-  return known({}, std::move(findings), TuningBits::keep);
-}
-
 // What takes time is few of each: no events of thousands of ranks are followed, and no more than a
 // few dozens of candidates are priced.
 TEST(Choosing, of_thousands_of_ranks_looks_at_few_candidates) {
@@ -420,7 +399,7 @@ constexpr std::chrono::milliseconds choosing_max{10};
 // All ranks choose by themselves, each time an operation is made: about a millisecond for thousands
 // of ranks (release build), and a few at most for few, whose events are followed.
 TEST(Choosing, takes_about_a_millisecond) {
-  const Knowledge nothing, races = of_many_races();
+  const Knowledge nothing, races = bench::of_many_races();
   std::chrono::nanoseconds slowest{0};
   for (const CollectiveRequest& request : some_requests())
     for (const auto& [nodes, ranks_per_node] :

@@ -14,6 +14,8 @@
 #include <tutti/status.hpp>
 #include <vector>
 
+#include "microbench/verify_figures.hpp"
+
 namespace tutti::tune {
 namespace {
 
@@ -21,146 +23,10 @@ using plan::Picoseconds;
 
 const auto go_on = [] { return true; };
 
-/// Batches of a machine that does other things as well: what slows down a whole block, jitter, and
-/// now and then, a batch that takes up to several times as long (Pareto).
-class Machine {
- public:
-  Machine(std::vector<double> times_us, std::uint64_t seed)
-      : times_us_(std::move(times_us)), numbers_(seed) {}
-
-  Picoseconds sample(std::uint32_t candidate) { return disturbed(times_us_[candidate]); }
-  Picoseconds control() { return disturbed(5); }
-
- private:
-  Picoseconds disturbed(double us) {
-    load_ = 0.9 * load_ + std::normal_distribution<>(0, 0.02)(numbers_);
-    double factor = std::exp(load_) * (1 + std::exponential_distribution<>(1 / 0.03)(numbers_));
-    if (uniform_(numbers_) < 0.1) factor *= 0.8 + 0.3 * std::pow(uniform_(numbers_), -1 / 1.5);
-    return std::llround(us * 1e6 * std::max(factor, 0.5));
-  }
-
-  std::vector<double> times_us_;
-  std::mt19937_64 numbers_;
-  std::uniform_real_distribution<> uniform_;
-  double load_ = 0;
-};
-
-RaceResult run(const std::vector<double>& times_us, std::uint64_t seed,
-               const RaceLimits& limits = {}) {
-  Machine machine(times_us, seed);
-  RaceLimits seeded = limits;
-  seeded.seed = seed;
-  return race(
-      static_cast<std::uint32_t>(times_us.size()), [&](auto one) { return machine.sample(one); },
-      [&] { return machine.control(); }, go_on, seeded);
-}
-
-/// What a fixed count of blocks takes: the same rule, but without tests.
-std::uint32_t winner_of_fixed(const std::vector<double>& times_us, std::uint64_t seed,
-                              std::uint32_t blocks) {
-  Machine machine(times_us, seed);
-  std::vector<std::vector<double>> times(times_us.size());
-  for (std::uint32_t block = 0; block < blocks; ++block) {
-    for (std::uint32_t one = 0; one < times.size(); ++one)
-      times[one].push_back(static_cast<double>(machine.sample(one)));
-  }
-  const auto ratio = [&](std::size_t one, std::size_t other) {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < blocks; ++i) ratios.push_back(times[one][i] / times[other][i]);
-    return hodges_lehmann(ratios);
-  };
-  std::size_t fastest = 0;
-  for (std::size_t one = 1; one < times.size(); ++one)
-    if (ratio(one, fastest) < 1) fastest = one;
-  std::uint32_t first = 0;
-  while (first != fastest && ratio(first, fastest) > 1.02) ++first;
-  return first;
-}
-
-bool is_bad(const std::vector<double>& times_us, std::uint32_t winner) {
-  return times_us[winner] > 1.05 * *std::min_element(times_us.begin(), times_us.end());
-}
-
-/// Four candidates: a choice without a race that is up to 30 % off, and others as models have them.
-std::vector<double> some_candidates(std::uint64_t seed) {
-  std::mt19937_64 numbers(seed + 1'000'000);
-  std::vector<double> times_us(4);
-  for (double& time : times_us) time = 10 * std::uniform_real_distribution<>(1, 1.3)(numbers);
-  return times_us;
-}
-
-constexpr std::uint64_t seeds = 1000;
-
-struct Tally {
-  int bad = 0;                // races that something was taken of that is more than 5 % slower
-  int first = 0;              // races that the first of the list has won
-  std::uint64_t samples = 0;  // of candidates, without the control
-};
-
-template <class CandidatesOf, class WinnerOf>
-Tally tally(CandidatesOf candidates_of, WinnerOf winner_of) {
-  Tally tally;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    const std::vector<double> times_us = candidates_of(seed);
-    const std::uint32_t winner = winner_of(times_us, seed, tally.samples);
-    tally.bad += is_bad(times_us, winner);
-    tally.first += winner == 0;
-  }
-  return tally;
-}
-
-template <class CandidatesOf>
-Tally races(CandidatesOf candidates_of) {
-  return tally(candidates_of,
-               [](const std::vector<double>& times_us, std::uint64_t seed, std::uint64_t& samples) {
-                 const RaceResult result = run(times_us, seed);
-                 samples += result.samples - result.blocks;
-                 return result.winner;
-               });
-}
-
-std::vector<double> twins(std::uint64_t) {
-  return {10, 10};
-}
-
-TEST(Race, what_is_worse_by_more_than_a_twentieth_is_hardly_ever_taken) {
-  const int of_some = races(some_candidates).bad;
-  // Also if everything but the best is just worse than that.
-  const auto close_ones = [](std::uint64_t seed) {
-    std::vector<double> times_us(4, 10.6);
-    times_us[seed % 4] = 10;
-    return times_us;
-  };
-  const int of_close_ones = races(close_ones).bad;
-  std::printf("more than 5 %% worse: %d of %d, and %d where all others are 6 %% worse\n", of_some,
-              static_cast<int>(seeds), of_close_ones);
-  EXPECT_LE(of_some, 10);
-  EXPECT_LE(of_close_ones, 10);
-}
-
-TEST(Race, twins_keep_the_first_of_the_list) {
-  const int kept = races(twins).first;
-  std::printf("twins keep the first: %d of %d\n", kept, static_cast<int>(seeds));
-  EXPECT_GE(kept, 950);
-}
-
-/// A fixed count has to do for all candidates, because nobody knows before how far they differ:
-/// the least that makes as few errors of both kinds as races do.
-TEST(Race, takes_half_the_samples_of_a_fixed_count_with_as_many_errors) {
-  const Tally of_some = races(some_candidates), of_twins = races(twins);
-  std::uint32_t blocks = 0;
-  const auto fixed = [&](const std::vector<double>& times_us, std::uint64_t seed, std::uint64_t&) {
-    return winner_of_fixed(times_us, seed, blocks);
-  };
-  do {
-    ASSERT_LT(blocks += 5, 100u);
-  } while (tally(some_candidates, fixed).bad > of_some.bad ||
-           tally(twins, fixed).first < of_twins.first);
-  std::printf("%u blocks with %.1f samples, or races with %.1f; of twins %.1f\n", blocks,
-              4.0 * blocks, static_cast<double>(of_some.samples) / seeds,
-              static_cast<double>(of_twins.samples) / seeds);
-  EXPECT_LE(of_some.samples, seeds * 4 * blocks / 2);
-  EXPECT_LE(of_twins.samples, seeds * 2 * blocks / 2);
+TEST(Race, errs_seldom_in_noise_and_takes_half_the_samples_of_a_fixed_count) {
+  const bench::Verdict verdict = bench::verify_noise(1000);
+  std::printf("%s", verdict.text.c_str());
+  EXPECT_EQ(verdict.misses, "");
 }
 
 /// Times without noise.
@@ -190,7 +56,7 @@ TEST(Race, without_noise_ends_as_soon_as_signs_can_decide) {
 TEST(Race, losers_drop_out) {
   std::vector<int> runs(3);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Machine machine({10.2, 10, 15}, seed);
+    bench::NoisyTimes machine({10'200'000, 10'000'000, 15'000'000}, seed);
     const auto sample = [&](std::uint32_t one) { return ++runs[one], machine.sample(one); };
     race(3, sample, [&] { return machine.control(); }, go_on, {.seed = seed});
   }

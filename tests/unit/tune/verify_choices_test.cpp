@@ -5,8 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "microbench/verify_tuned.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -20,10 +26,11 @@ TEST(VerifyChoices, of_a_sample_of_the_grid_are_near_the_least) {
       verify_choices(sample_of_choices(grid, count == 0 ? grid.size() : count, 21), {});
   std::printf("%s%s", table_of(results).c_str(), misses_of(results).c_str());
   const VerifySummary summary = summary_of(results);
-  EXPECT_LE(summary.median, 0.01);
+  const RegretSummary regrets = regrets_of(results, ChosenBy::model);
+  EXPECT_LE(regrets.median, bound_of(ChosenBy::model).median);
   if (asked != nullptr) return;  // the bounds below are those of this sample
-  EXPECT_LE(summary.regretful, 3u);
-  EXPECT_LE(summary.worst, 0.25);
+  EXPECT_LE(regrets.over, 3u);
+  EXPECT_LE(regrets.worst, 0.25);
   EXPECT_LE(summary.slower_than_untuned, 9u);
   EXPECT_EQ(summary.slower_than_uniform, 0u);
   EXPECT_LE(summary.not_robust, 3u);
@@ -44,13 +51,85 @@ TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
     }
   const std::vector<CellResult> results = verify_choices(cells, {});
   const VerifySummary summary = summary_of(results);
-  std::printf("%zu cells, regret %.4f in the median, %.3f at most\n%s", summary.cells,
-              summary.median, summary.worst, misses_of(results).c_str());
-  EXPECT_LE(summary.median, 0.01);
-  EXPECT_LE(summary.worst, regret_max);
+  const RegretSummary regrets = regrets_of(results, ChosenBy::model);
+  std::printf("%s%s", regret_table_of(results).c_str(), misses_of(results).c_str());
+  EXPECT_LE(regrets.median, bound_of(ChosenBy::model).median);
+  EXPECT_LE(regrets.worst, bound_of(ChosenBy::model).worst);
   // With what is known 5 % off, parts of 170 bytes of 17 ranks are taken for the faster way.
   EXPECT_LE(summary.over_uniform, 1.05);
   EXPECT_LE(summary.slower_than_uniform, 2u);
+}
+
+TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
+  std::size_t with_both = 0;
+  for (const ChoiceCell& cell : sample_of_choices(grid_of_choices(768), 2000, 3)) {
+    const std::vector<ChoiceCell> neighbours = tuned_neighbours(cell, 300);
+    std::set<std::string> seen;
+    std::set<bool> more_nodes, more_bytes;
+    for (const ChoiceCell& one : neighbours) {
+      EXPECT_TRUE(seen.insert(one.text()).second) << one.text();
+      EXPECT_TRUE(one.collective == cell.collective && one.preset == cell.preset &&
+                  one.ranks_per_node == cell.ranks_per_node);
+      EXPECT_NE(one.nodes, cell.nodes);
+      EXPECT_LE(one.nodes * one.ranks_per_node, 300u);
+      const std::uint64_t bytes = one.request().bytes(), of_cell = cell.request().bytes();
+      if (cell.collective != tune::Collective::barrier) {
+        EXPECT_NE(bytes, of_cell) << one.text() << ", " << cell.text();
+      }
+      more_nodes.insert(one.nodes > cell.nodes);
+      more_bytes.insert(bytes > of_cell);
+    }
+    const std::size_t agreements = tune::combines(cell.collective) ? 3 : 1;
+    EXPECT_LE(neighbours.size(), 4 * agreements) << cell.text();
+    with_both += more_nodes.size() == 2 && more_bytes.size() == 2 ? 1 : 0;
+  }
+  EXPECT_GT(with_both, 1000u);
+}
+
+// A sample of smaller cells: tutti-tune --verify takes more, and larger ones.
+TEST(VerifyChoices, after_races_and_by_findings_of_neighbours_are_near_the_least) {
+  const std::vector<CellResult> results =
+      verify_choices(sample_of_choices(grid_of_choices(128), 100, 21),
+                     {.model = false, .race = true, .neighbours = true, .ranks_max = 256});
+  std::printf("%s%s", regret_table_of(results).c_str(), misses_of(results).c_str());
+  for (const ChosenBy way : {ChosenBy::race, ChosenBy::neighbours}) {
+    const RegretSummary regrets = regrets_of(results, way);
+    EXPECT_EQ(regrets.cells, results.size());
+    EXPECT_LE(regrets.median, bound_of(way).median) << name_of(way);
+    EXPECT_LE(regrets.over, 2u) << name_of(way);
+  }
+  EXPECT_EQ(regrets_of(results, ChosenBy::model).cells, 0u);
+}
+
+TEST(VerifyChoices, what_misses_a_bound_is_counted_and_listed) {
+  std::vector<CellResult> results(200);
+  for (CellResult& result : results) {
+    result.least = 100'000'000;
+    result.best = "best";
+    result.by(ChosenBy::race) = {"best", 100'000'000};
+    result.by(ChosenBy::neighbours) = {"near", 104'000'000};
+  }
+  results[7].by(ChosenBy::race) = {"far", 104'000'000};
+  results[8].by(ChosenBy::race) = {"farther", 150'000'000};
+  const RegretSummary race = regrets_of(results, ChosenBy::race);
+  EXPECT_EQ(race.cells, 200u);
+  EXPECT_EQ(race.median, 0);
+  EXPECT_DOUBLE_EQ(race.high, 0);
+  EXPECT_DOUBLE_EQ(race.worst, 0.5);
+  EXPECT_EQ(race.over, 2u);
+  EXPECT_EQ(regrets_of(results, ChosenBy::neighbours).over, 0u);
+  EXPECT_NE(
+      regret_table_of(results).find("| a race | 200 | 0.00 % | 1 % | 0.00 % | 50.0 % | 3 % | 2 |"),
+      std::string::npos)
+      << regret_table_of(results);
+  const std::string misses = misses_of(results);
+  EXPECT_EQ(std::count(misses.begin(), misses.end(), '\n'), 3) << misses;
+  EXPECT_NE(misses.find("chosen by findings of other bytes and nodes: the median regret is 4.00 %, "
+                        "expected at most 3 %"),
+            std::string::npos)
+      << misses;
+  EXPECT_NE(misses.find("by a race: farther, 150.00 us, 1.500 of best"), std::string::npos)
+      << misses;
 }
 
 }  // namespace

@@ -1,0 +1,51 @@
+// Who takes part in the race of a cell, and what is found by it, whatever the samples are: of a
+// communicator (tune_race.hpp), or drawn on a machine that exists as numbers (verify_tuned.hpp).
+// All of it is pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/choose.hpp"
+#include "tune/race.hpp"
+#include "tune/tuning.hpp"
+
+namespace tutti::bench {
+
+/// The contributions, or blocks, that are tuned unless others are asked for.
+inline constexpr std::array<std::size_t, 9> tuned_bytes_by_default = {
+    8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
+
+/// No buffer of a rank becomes larger than that.
+inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
+
+/// How often a race is repeated during which the machine was noisy.
+inline constexpr int noisy_tries = 3;
+
+inline constexpr std::size_t racers_max = 4;
+
+/// What is taken untuned, if it is possible on the machine that was measured, then the other
+/// candidates of a cell, by price: alike on all ranks.
+struct Racers {
+  std::vector<tune::Choice> choices = {};
+  std::string untuned = {};  // the name of what is taken untuned
+};
+/// `machine`: the network as it was measured; `untuned`: what is known without a file.
+Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
+                 const tune::Knowledge& machine, const tune::Knowledge& untuned);
+
+/// The choice of that name, with its price on a machine; nothing if it is made for another one, as
+/// a tree whose shape depends on the latency.
+std::optional<tune::Choice> choice_named(const std::string& name, tune::CollectiveRequest request,
+                                         const tune::Topology& topology,
+                                         const tune::Knowledge& machine);
+
+/// What a race says about a request.  Of the racers, those take part that have a time.
+tune::Finding finding_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
+                         const std::vector<tune::Choice>& racers, const tune::RaceResult& result);
+
+}  // namespace tutti::bench

@@ -1,0 +1,81 @@
+#include "microbench/verify_tuned.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "microbench/noisy_times.hpp"
+#include "microbench/tune_racers.hpp"
+
+namespace tutti::bench {
+namespace {
+
+/// The nearest of an ascending list below a number and above it, as far as there are any.
+template <class Numbers>
+std::vector<std::uint64_t> nearest(const Numbers& numbers, std::uint64_t here) {
+  std::vector<std::uint64_t> found;
+  const auto above = std::upper_bound(numbers.begin(), numbers.end(), here);
+  const auto not_below = std::lower_bound(numbers.begin(), numbers.end(), here);
+  if (not_below != numbers.begin()) found.push_back(*std::prev(not_below));
+  if (above != numbers.end()) found.push_back(*above);
+  return found;
+}
+
+std::vector<Agreement> agreements_of(tune::Collective collective) {
+  if (!tune::combines(collective)) return {Agreement::identical};
+  return {Agreement::identical, Agreement::reproducible, Agreement::relaxed};
+}
+
+}  // namespace
+
+tune::Finding found_for(const ChoiceCell& cell, const tune::Knowledge& known,
+                        const plan::Network& truth, std::uint64_t seed) {
+  const tune::CollectiveRequest request = cell.request();
+  const tune::Topology topology = cell.topology();
+  const Racers racers = racers_of(request, topology, known, known);
+  std::vector<plan::Picoseconds> times;
+  for (const tune::Choice& choice : racers.choices) times.push_back(time_of(choice, cell, truth));
+  tune::RaceResult result;
+  for (int tries = 0; tries <= noisy_tries; ++tries) {
+    result = noisy_race(times, seed + static_cast<std::uint64_t>(tries) * 0x9e3779b97f4a7c15);
+    // One that is alone is measured, and has nothing to be compared with.
+    if (times.size() == 1) result.is_noisy = false;
+    if (!result.is_noisy) break;
+  }
+  return finding_of(request, topology, racers.choices, result);
+}
+
+std::vector<ChoiceCell> tuned_neighbours(const ChoiceCell& cell, std::uint32_t ranks_max) {
+  constexpr std::array<std::uint64_t, 10> tuned_nodes = {2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+  const std::uint64_t bytes = cell.request().bytes();
+  const std::vector<std::uint64_t> sizes = cell.collective == tune::Collective::barrier
+                                               ? std::vector<std::uint64_t>{0}
+                                               : nearest(tuned_bytes_by_default, bytes);
+  std::vector<ChoiceCell> cells;
+  for (const std::uint64_t nodes : nearest(tuned_nodes, cell.nodes)) {
+    const std::uint64_t ranks = nodes * cell.ranks_per_node;
+    if (ranks > ranks_max) continue;
+    const std::uint64_t blocks = has_blocks(cell.collective) ? ranks : 1;
+    for (const std::uint64_t size : sizes)
+      for (const Agreement agreement : agreements_of(cell.collective)) {
+        if (size > tuned_buffer_bytes_max / blocks) continue;
+        ChoiceCell neighbour = cell;
+        neighbour.nodes = static_cast<std::uint32_t>(nodes);
+        neighbour.bytes = size * blocks;
+        neighbour.agreement = agreement;
+        cells.push_back(neighbour);
+      }
+  }
+  return cells;
+}
+
+tune::Knowledge after_races(const std::vector<ChoiceCell>& cells, const tune::Machine& known,
+                            const plan::Network& truth, std::uint64_t seed) {
+  const tune::Knowledge model = tune::untuned(known);
+  tune::Tuning tuning;
+  tuning.machine = known;
+  for (const ChoiceCell& cell : cells)
+    tuning.findings.push_back(found_for(cell, model, truth, seed += 1'000'003));
+  return tune::tuned(known, std::move(tuning), tune::TuningBits::free);
+}
+
+}  // namespace tutti::bench
