@@ -387,9 +387,9 @@ VerifySummary summary_of(const std::vector<CellResult>& results) {
     summary.not_robust += is_robust(result) ? 0 : 1;
   }
   if (regrets.empty()) return summary;
-  const auto middle = regrets.begin() + static_cast<std::ptrdiff_t>(regrets.size() / 2);
-  std::nth_element(regrets.begin(), middle, regrets.end());
-  summary.median = *middle;
+  std::sort(regrets.begin(), regrets.end());
+  summary.median = regrets[regrets.size() / 2];
+  summary.of_99_percent = regrets[(regrets.size() * 99 + 99) / 100 - 1];
   return summary;
 }
 
@@ -398,19 +398,24 @@ std::string table_of(const std::vector<CellResult>& results) {
   for (const CellResult& result : results) {
     groups[{result.cell.preset, tune::name_of(result.cell.collective)}].push_back(result);
     groups[{"all", tune::name_of(result.cell.collective)}].push_back(result);
+    groups[{result.cell.preset, "all"}].push_back(result);
   }
   groups[{"all", "all"}] = results;
   std::string text =
-      "| network | collective | cells | regret, median | worst | over 10 % | / rule, worst | over "
-      "1.02 | / uniform n, worst | not robust |\n|---|---|---|---|---|---|---|---|---|---|\n";
+      "| network | collective | cells | regret, median | 99 % | worst | over 10 % | / rule, worst "
+      "| over 1.02 | / uniform n, worst | over 1.02 | not robust |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& [key, group] : groups) {
     const VerifySummary summary = summary_of(group);
     text += "| " + key.first + " | " + key.second + " | " + std::to_string(summary.cells) + " | " +
-            fixed(100 * summary.median, 2) + " % | " + fixed(100 * summary.worst, 1) + " % | " +
-            std::to_string(summary.regretful) + " | " + fixed(summary.over_untuned, 3) + " | " +
+            fixed(100 * summary.median, 2) + " % | " + fixed(100 * summary.of_99_percent, 1) +
+            " % | " + fixed(100 * summary.worst, 1) + " % | " + std::to_string(summary.regretful) +
+            " | " + fixed(summary.over_untuned, 3) + " | " +
             std::to_string(summary.slower_than_untuned) + " | " +
-            (summary.over_uniform == 0 ? "-" : fixed(summary.over_uniform, 3)) + " | " +
-            std::to_string(summary.not_robust) + " |\n";
+            (summary.over_uniform == 0 ? std::string("- | -")
+                                       : fixed(summary.over_uniform, 3) + " | " +
+                                             std::to_string(summary.slower_than_uniform)) +
+            " | " + std::to_string(summary.not_robust) + " |\n";
   }
   return text;
 }

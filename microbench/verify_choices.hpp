@@ -87,13 +87,14 @@ inline constexpr double robust_max = 1.03;    // half over whole, whole over two
 struct VerifySummary {
   std::size_t cells = 0;
   double median = 0, worst = 0;               // regret
+  double of_99_percent = 0;                   // which 99 % of the cells do not exceed
   double over_untuned = 0, over_uniform = 0;  // largest quotients
   double not_monotone = 0, not_split = 0;     // half over whole, whole over two halves
   // Cells that miss a bound.
   std::size_t regretful = 0, slower_than_untuned = 0, slower_than_uniform = 0, not_robust = 0;
 };
 VerifySummary summary_of(const std::vector<CellResult>& results);
-/// By preset and collective: cells, median and worst regret, beside the rule and the best uniform
+/// By preset and collective: cells, regret, and what is chosen beside the rule and the best uniform
 /// n.
 std::string table_of(const std::vector<CellResult>& results);
 /// Each cell that misses a bound, a line each.
