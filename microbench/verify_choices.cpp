@@ -461,20 +461,25 @@ std::string table_of(const std::vector<CellResult>& results) {
   for (const CellResult& result : results) {
     groups[{result.cell.preset, tune::name_of(result.cell.collective)}].push_back(result);
     groups[{"all", tune::name_of(result.cell.collective)}].push_back(result);
+    groups[{result.cell.preset, "all"}].push_back(result);
   }
   groups[{"all", "all"}] = results;
   std::string text =
-      "| network | collective | cells | regret, median | worst | over 10 % | / rule, worst | over "
-      "1.02 | / uniform n, worst | not robust |\n|---|---|---|---|---|---|---|---|---|---|\n";
+      "| network | collective | cells | regret, median | 99 % | worst | over 10 % | / rule, worst "
+      "| over 1.02 | / uniform n, worst | over 1.02 | not robust |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& [key, group] : groups) {
     const RegretSummary regrets = regrets_of(group, ChosenBy::model);
     const VerifySummary summary = summary_of(group);
     text += "| " + key.first + " | " + key.second + " | " + std::to_string(regrets.cells) + " | " +
-            percent(regrets.median, 2) + " | " + percent(regrets.worst, 1) + " | " +
-            std::to_string(regrets.over) + " | " + fixed(summary.over_untuned, 3) + " | " +
-            std::to_string(summary.slower_than_untuned) + " | " +
-            (summary.over_uniform == 0 ? "-" : fixed(summary.over_uniform, 3)) + " | " +
-            std::to_string(summary.not_robust) + " |\n";
+            percent(regrets.median, 2) + " | " + percent(regrets.high, 1) + " | " +
+            percent(regrets.worst, 1) + " | " + std::to_string(regrets.over) + " | " +
+            fixed(summary.over_untuned, 3) + " | " + std::to_string(summary.slower_than_untuned) +
+            " | " +
+            (summary.over_uniform == 0 ? std::string("- | -")
+                                       : fixed(summary.over_uniform, 3) + " | " +
+                                             std::to_string(summary.slower_than_uniform)) +
+            " | " + std::to_string(summary.not_robust) + " |\n";
   }
   return text;
 }

@@ -46,14 +46,18 @@ TEST(CanonicalTree, siblings_make_up_the_least_larger_node) {
   }
 }
 
-TEST(CanonicalTree, bound_of_the_blocks_is_tight_up_to_half_of_the_ranks) {
+TEST(CanonicalTree, blocks_are_counted_and_their_bound_is_tight_up_to_half_of_the_ranks) {
   std::uint32_t loose = 0, all = 0;
   for (std::uint32_t ranks = 1; ranks <= 200; ++ranks) {
     const CanonicalTree tree(ranks);
     for (std::uint32_t length = 1; length <= ranks; ++length) {
       std::size_t most = 0;
-      for (std::uint32_t last = 0; last < ranks; ++last)
-        most = std::max(most, tree.blocks_of(Rank{last}, length).size());
+      for (std::uint32_t last = 0; last < ranks; ++last) {
+        const std::size_t count = tree.blocks_of(Rank{last}, length).size();
+        ASSERT_EQ(tree.block_count(Rank{last}, length), count)
+            << "P = " << ranks << ", " << length << " that end at " << last;
+        most = std::max(most, count);
+      }
       ASSERT_GE(tree.blocks_max(length), most) << "P = " << ranks << ", " << length;
       ASSERT_LE(tree.blocks_max(length), 2 * std::bit_width(ranks - 1) + 1);
       if (2 * length <= ranks) {

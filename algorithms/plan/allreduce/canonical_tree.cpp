@@ -66,6 +66,29 @@ std::vector<Block> CanonicalTree::blocks_of(Rank last, std::uint32_t length) con
   return blocks;
 }
 
+// Around the multiple of the largest power of two within [first, end], the ranks to the left and to
+// the right of it have as many blocks as their numbers have one bits.  A block that reaches P goes
+// on beyond it, as if all ranks up to a power of two were there.
+std::uint32_t CanonicalTree::block_count(Rank last, std::uint32_t length) const {
+  assert(length > 0 && length <= rank_count_ && index_of(last) < rank_count_);
+  if (length == rank_count_) return 1;
+  const auto until = [&](std::uint64_t first, std::uint64_t end) {
+    if (first == end) return 0;
+    const std::uint64_t middle = end & ~(std::bit_floor(first ^ end) - 1);
+    return std::popcount(middle - first) + std::popcount(end - middle);
+  };
+  const auto until_last_rank = [&](std::uint64_t first) {
+    int count = 0;  // first > 0
+    for (; first < rank_count_; first += first & (~first + 1)) ++count;
+    return count;
+  };
+  const std::uint64_t end = std::uint64_t{index_of(last)} + 1;
+  return static_cast<std::uint32_t>(length > end ? until_last_rank(rank_count_ + end - length) +
+                                                       until(0, end)
+                                    : end == rank_count_ ? until_last_rank(end - length)
+                                                         : until(end - length, end));
+}
+
 // An interval that does not wrap has the most blocks around a multiple of a large power of two: as
 // many as a and b, its ranks to the left and to the right of it, have one bits.  An interval of
 // more than P / 2 ranks may not fit there, so this is an upper bound.

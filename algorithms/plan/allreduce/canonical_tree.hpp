@@ -46,6 +46,9 @@ class CanonicalTree {
   /// right, so that the one with rank P-1 stands before the one with rank 0.
   std::vector<Block> blocks_of(Rank last, std::uint32_t length) const;
 
+  /// blocks_of(last, length).size(), from a few operations.
+  std::uint32_t block_count(Rank last, std::uint32_t length) const;
+
   /// An upper bound of blocks_of(last, length).size() for all `last`, at most 2 log2 P + 1, from a
   /// few operations per bit.  For up to P / 2 ranks it is attained by some rank.
   std::uint32_t blocks_max(std::uint32_t length) const;
