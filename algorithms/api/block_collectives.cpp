@@ -13,6 +13,7 @@
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
 #include "runtime/segment.hpp"
+#include "runtime/shared_ring.hpp"
 #include "shm/single_copy_rule.hpp"
 #include "tune/request.hpp"
 
@@ -247,6 +248,18 @@ class Making {
     request_.row.push_back(hash.value());
   }
 
+  /// To be called last.  Blocks, of these sizes where they differ, may go along the ring of the
+  /// nodes by name, or unasked if all ranks have room for it, of which they tell each other.
+  void may_go_along_ring(Algorithm algorithm, const std::vector<std::size_t>& block_bytes = {}) {
+    tune::CollectiveRequest asked = request_.asked;
+    asked.algorithm = request_.asked.algorithm = algorithm;
+    asked.block_bytes = block_bytes;
+    const bool is_usable = block_bytes.empty() || block_bytes.size() == count();
+    if (!block_bytes.empty())
+      asked.element_count = *std::max_element(block_bytes.begin(), block_bytes.end());
+    tells_ring_room_ = runtime::tell_ring_room(communicator_, asked, is_usable, request_.row);
+  }
+
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
   Operation operator()(bool swapped, LayOut&& lay_out) {
@@ -257,6 +270,9 @@ class Making {
       const Rank root = request_.asked.root;
       if (root != no_rank) require_root(name(), root, count());
       std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
+      const tune::RingRoom room =
+          tells_ring_room_ ? runtime::split_off_ring_room(own_rows, communicator_.implementation())
+                           : tune::RingRoom::not_told;
       const bool shares_target = tells_target_ && split_off_targets(own_rows);
       const bool is_zero_copy = tells_registration_ && split_off_registrations(own_rows);
       LaidOut blocks = lay_out(own_rows);
@@ -269,6 +285,7 @@ class Making {
       asked.element_count = blocks.longest_bytes;
       asked.block_bytes = std::move(blocks.differing);
       asked.has_equal_blocks = request_.row.empty();
+      asked.ring_room = room;
       asked.shares_target = shares_target;
       asked.zero_copy = is_zero_copy && !shares_target;
       asked.reads_in_place =
@@ -311,6 +328,7 @@ class Making {
   runtime::OperationRequest request_;
   bool tells_registration_ = false;  // in the row, before what tells of the target
   bool tells_target_ = false;        // at the end of the row
+  bool tells_ring_room_ = false;     // and after it
 };
 
 }  // namespace
@@ -350,6 +368,7 @@ Operation allgather(Communicator& communicator, const AllgatherArguments& argume
               arguments.target, arguments.bytes);
   make.may_be_zero_copy();
   make.may_share_target({std::vector(make.count(), arguments.bytes)});
+  make.may_go_along_ring(arguments.algorithm);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
             arguments.bytes};
@@ -362,6 +381,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
   const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
   make.may_share_target(arguments.blocks);
+  make.may_go_along_ring(arguments.algorithm, bytes);
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<Range> target =
         ranges_of(make.name(), "target", arguments.blocks, make.count());
@@ -470,7 +490,12 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
   const std::size_t elements = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   const tune::CollectiveRequest asked{.collective = tune::Collective::reduce_scatter,
                                       .reduction = reduction,
-                                      .agreement = arguments.agreement};
+                                      .agreement = arguments.agreement,
+                                      .algorithm = arguments.algorithm};
+  tune::CollectiveRequest sized = asked;
+  sized.element_count = elements;
+  std::vector<std::uint64_t> row{self < counts.size() ? counts[self] : 0};
+  const bool tells_room = runtime::tell_ring_room(communicator, sized, counts.size() == count, row);
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     if (reduction.combine == nullptr || reduction.element_bytes == 0)
       refuse_blocks(name,
@@ -487,8 +512,11 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
       layout.bytes.push_back(counts[rank] * reduction.element_bytes);
     }
     const std::vector<Range> source = ranges_of(name, "source", layout, count);
-    std::vector<std::uint64_t> told;
-    for (const std::uint64_t sent : rows) told.push_back(sent * reduction.element_bytes);
+    std::vector<std::uint64_t> own_rows(rows.begin(), rows.end()), told;
+    const tune::RingRoom room =
+        tells_room ? runtime::split_off_ring_room(own_rows, communicator.implementation())
+                   : tune::RingRoom::not_told;
+    for (const std::uint64_t sent : own_rows) told.push_back(sent * reduction.element_bytes);
     require_told(name, source, told, self);
     runtime::Blocks blocks{scattered(source, self), longest_of(source)};
     (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_rank,
@@ -496,13 +524,14 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
     for (Part& block : blocks.of_rank) block.target.bytes = block.source.bytes;  // sums of it
     tune::CollectiveRequest completed = asked;
     completed.element_count = elements;
+    completed.ring_room = room;
     return {std::move(completed), std::move(blocks)};
   };
   return runtime::make_operation(communicator, {.collective = name,
                                                 .asked = asked,
                                                 .source = arguments.source,
                                                 .target = arguments.target,
-                                                .row = {self < counts.size() ? counts[self] : 0},
+                                                .row = std::move(row),
                                                 .complete = complete});
 }
 

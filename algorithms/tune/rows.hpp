@@ -79,6 +79,9 @@ inline plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count,
           .pieces = pieces};
 }
 
+/// Whether the payload of an allreduce is worth dividing; alike for all schedules that do.
+std::string why_not_divided(const Query& query);
+
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {
   return request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
 }

@@ -52,4 +52,45 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   return before + beside(along, static_cast<Picoseconds>(chunks) * of_chunk) + result;
 }
 
+Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const RingLaps& laps,
+                             std::span<const std::size_t> block_bytes, const Network& network) {
+  assert(ring.phases != RingPhases::both && block_bytes.size() == ring.nodes && members > 0);
+  const bool combines = ring.phases == RingPhases::reduce_scatter;
+  const LogGP& between = network.between;
+  const NodeMemory& inside = network.inside;
+  const std::uint64_t chunks_of_block = std::uint64_t{laps.count} * ring.sub_blocks;
+  const auto chunk_of = [&](std::size_t bytes) {
+    return (std::uint64_t{bytes} + chunks_of_block - 1) / chunks_of_block;
+  };
+  const auto port_of = [&](std::size_t bytes) {
+    return static_cast<Picoseconds>(chunks_of_block) *
+           std::max(between.gap, between.per_byte.of(chunk_of(bytes)));
+  };
+  const std::uint64_t longest = chunk_of(*std::max_element(block_bytes.begin(), block_bytes.end()));
+  const Picoseconds hops = ring.nodes - 1, lap_count = laps.count;
+  const Picoseconds joined =
+      combines ? static_cast<Picoseconds>(members) * between.work_time(longest) : 0;
+  const Picoseconds result = inside.receive_overhead + inside.read_per_byte.of(longest);
+  const Picoseconds last =
+      hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
+  const Picoseconds hop =
+      last + between.per_byte.of(longest) + joined + (members > 1 ? result / 2 : 0);
+
+  // A node sends all blocks but one.
+  Picoseconds sent = 0, least = 0;
+  for (const std::size_t bytes : block_bytes) {
+    const Picoseconds port = port_of(bytes);
+    least = sent == 0 ? port : std::min(least, port);
+    sent += port;
+  }
+  sent = hops == 0 ? 0 : sent - least;
+  const Picoseconds way = hops * hop;  // of a chunk
+  const Picoseconds along = std::max(sent + (sent > way ? last + joined : 0),
+                                     std::max(way, lap_count * way / laps.in_flight));
+  if (members == 1) return along;
+
+  const Picoseconds mine = inside.store_time(longest) + inside.latency + joined;
+  return mine + along + result;
+}
+
 }  // namespace tutti::plan

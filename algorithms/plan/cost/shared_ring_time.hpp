@@ -18,7 +18,9 @@
 // ring is 0.96 to 1.00 on 3 to 32 nodes of one rank, and 0.92 to 1.07 on 4 to 16 nodes of 2 and 4.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "plan/allreduce/shared_ring.hpp"
 #include "plan/cost/network.hpp"
@@ -33,5 +35,10 @@ struct RingShape {
 
 Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
                              std::uint64_t payload_bytes, const Network& network);
+
+/// The same of one half of the ring, with blocks of so many bytes, by their numbers in the ring,
+/// and so many ranks in the largest node.
+Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const RingLaps& laps,
+                             std::span<const std::size_t> block_bytes, const Network& network);
 
 }  // namespace tutti::plan
