@@ -108,19 +108,17 @@
 //    has not consumed it, keeps all nodes from completing lap e; and it finds all chunks of
 //    reduce-scatter claimed, by lap e - F or by lap e.
 //
-// Of one half of the ring, a lap is over for a node sooner: a block that it has got says that all
-// nodes have joined that lap, or have contributed to it, and not that all have consumed the lap
-// F before.  So there are 2 F copies of everything, and what is above modulo F is modulo 2 F.  The
-// rule is the same: a node joins lap e only when all of its ranks have consumed e - F.  For
-// that it had a block of e - F, or all of them, from a node that had begun with e - F, or through
-// all of these; so everybody had consumed e - 2 F, and nothing of that lap is on its way or is
-// still to be read.
+// One half of the ring says less: a rank that has its results of lap e knows that all nodes have
+// joined lap e, but not that all ranks have consumed lap e - F.  Hence there are 2 F copies of
+// everything, and what is modulo F above is modulo 2 F here.  The rule is the same: a node joins
+// its contributions to lap e only when all of its ranks have consumed e - F.  They had results of
+// e - F, to which every node had contributed by this rule.  So all ranks had consumed e - 2 F, and
+// nothing of that lap is on its way, or is still to be read.
 //  * reduce_scatter has no results but the completed blocks.  A rank has consumed a lap when it has
-//    copied its part of that block and all contributions of its node were read (claimed[], above).
-//  * allgather has no partials, and the block that is completed here is one of the results.  A
-//  chunk
-//    of it consists of what the ranks of the node have in it, which is copied and not combined.
-// The blocks of the nodes may differ in length there.  A lap has a share of each, so all nodes have
+//    copied its part of that block, and all contributions of its node were read (claimed, above).
+//  * allgather has no partials, and the block that is completed here is one of the results.  The
+//    ranks of the node have each a part of it, which is copied and not combined.
+// The blocks of the nodes may differ in length.  A lap has a share of each, so that all nodes have
 // the same laps.
 //
 // No wait can be circular: the oldest lap that some rank has not consumed needs only contributions

@@ -3,6 +3,7 @@
 #include "tune/shared_ring_rows.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <tutti/detail/names.hpp>
 #include <vector>
@@ -86,8 +87,9 @@ std::uint64_t arena_bytes(const Query& query) {
                                              payload.element_bytes);
 }
 
-/// So long that 64 bits hold what it takes, and that prices of other schedules are for all of it.
-constexpr std::size_t comparable_bytes = std::size_t{1} << 31;
+bool differ(const std::vector<std::size_t>& blocks) {
+  return std::adjacent_find(blocks.begin(), blocks.end(), std::not_equal_to<>()) != blocks.end();
+}
 
 /// The query with blocks of bytes for which other schedules have prices.
 CollectiveRequest priced_request(const Query& query) {
@@ -140,8 +142,8 @@ std::string why_not_shared_ring_unasked(const Query& query) {
     return "it is asked how nodes enter, or the ranks of a node have one target";
   if (request.zero_copy) return "the buffers are registered, and it would copy payloads";
   if (query.topology.shares_cpus) return "ranks share CPUs, and each would have to run in each lap";
-  if (request.collective == Collective::allgather && bytes >= comparable_bytes)
-    return "the blocks are too long for prices to be compared";
+  if (differ(request.block_bytes))
+    return "blocks differ in length, and others wait for the longest";
   const auto needs = [&] {
     return "it takes " + std::to_string(arena_bytes(query)) +
            " bytes of the arena of the first rank of a node";

@@ -25,7 +25,7 @@ struct RingCase {
   plan::RingLaps laps = {};
   std::uint32_t ahead = 0;  // laps that a rank contributes to ahead; 0: those in flight
   plan::RingPhases phases = plan::RingPhases::both;
-  // Of one half of the ring: how many elements each rank has in its block; none: `elements`.
+  // How many elements each rank has in its block, in one half of the ring; none: `elements`.
   std::vector<std::size_t> of_rank = {};
 };
 

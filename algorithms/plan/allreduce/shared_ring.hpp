@@ -186,7 +186,7 @@ std::uint64_t shared_ring_arena_bytes(const RingLaps& laps, std::uint32_t nodes,
                                       std::uint32_t sub_blocks, std::uint32_t members,
                                       std::uint64_t element_count,
                                       std::uint64_t element_bytes) noexcept;
-/// The same of one half of the ring, with so many elements in each node's block.  An allgather
+/// What one half of the ring keeps, with so many elements in each node's block.  An allgather
 /// keeps no block apart.
 std::uint64_t shared_ring_arena_bytes(const RingLaps& laps, const NodeRing& ring,
                                       std::uint32_t members,

@@ -67,7 +67,7 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
            std::max(between.gap, between.per_byte.of(chunk_of(bytes)));
   };
   const std::uint64_t longest = chunk_of(*std::max_element(block_bytes.begin(), block_bytes.end()));
-  const Picoseconds hops = ring.nodes - 1, lap_count = laps.count;
+  const Picoseconds hops = ring.nodes - 1, lap_count = laps.count, sub_blocks = ring.sub_blocks;
   const Picoseconds joined =
       combines ? static_cast<Picoseconds>(members) * between.work_time(longest) : 0;
   const Picoseconds result = inside.receive_overhead + inside.read_per_byte.of(longest);
@@ -77,20 +77,50 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
       last + between.per_byte.of(longest) + joined + (members > 1 ? result / 2 : 0);
 
   // A node sends all blocks but one.
-  Picoseconds sent = 0, least = 0;
+  Picoseconds sent = 0, least = 0, most = 0;
+  std::uint64_t total = 0;
   for (const std::size_t bytes : block_bytes) {
     const Picoseconds port = port_of(bytes);
     least = sent == 0 ? port : std::min(least, port);
+    most = std::max(most, port);
     sent += port;
+    total += bytes;
   }
-  sent = hops == 0 ? 0 : sent - least;
+  if (hops == 0) sent = most = 0;
+  sent -= hops == 0 ? 0 : least;
+  const Picoseconds each = std::max(between.gap, between.per_byte.of(longest));
   const Picoseconds way = hops * hop;  // of a chunk
-  const Picoseconds along = std::max(sent + (sent > way ? last + joined : 0),
-                                     std::max(way, lap_count * way / laps.in_flight));
+  const Picoseconds work = lap_count * hops * sub_blocks * joined / members;
+  const Picoseconds busy = std::max(sent, work);
+  // Blocks that are alike follow each other.  Behind a long one all wait, in every window.
+  const Picoseconds behind_longest =
+      most - std::min(each, most) + std::max(way, lap_count * way / laps.in_flight - way / 2);
+  Picoseconds along = std::max(
+      {busy + (busy > way ? last + joined : 0), behind_longest, lap_count * way / laps.in_flight});
+  if (combines && lap_count > 1 && ring.nodes > 2 && sent > work) {
+    // A node that combines its own block, of a lap, sends nothing.  Its port goes on with what is
+    // left to send of the other laps in flight.
+    const Picoseconds held = sub_blocks * joined - (static_cast<Picoseconds>(laps.in_flight) - 1) *
+                                                       (sent - work) / lap_count;
+    along += std::max<Picoseconds>(held, 0) * (2 * lap_count - 1) / 2;
+  }
   if (members == 1) return along;
 
+  // A rank stores what it contributes, copies what it gets, and combines every M-th chunk.
+  const std::uint64_t own = total / ring.nodes / members;
+  const Picoseconds chunks = lap_count * ring.parts();
+  const Picoseconds combined = combines
+                                   ? (Picoseconds{members} * ring.nodes - 1) *
+                                         (chunks * between.work + between.work_per_byte.of(total)) /
+                                         ring.nodes / members
+                                   : 0;
+  const Picoseconds taken = combines ? lap_count * ring.sub_blocks : chunks;
+  const Picoseconds ranks =
+      inside.per_byte.of(combines ? total : own) + inside.read_per_byte.of(combines ? own : total) +
+      combined + taken * inside.receive_overhead +
+      chunks * 2 * (inside.receive_overhead + between.receive_overhead) / members;
   const Picoseconds mine = inside.store_time(longest) + inside.latency + joined;
-  return mine + along + result;
+  return mine + beside(along, ranks) + result;
 }
 
 }  // namespace tutti::plan

@@ -724,8 +724,7 @@ TEST(Selection, either_half_of_the_shared_ring_can_be_asked_for) {
                  {"reduce_scatter: algorithm shared_ring promises no more than identical"});
   asked = half_of_a_ring(Collective::reduce_scatter);
   asked.element_count = 8;
-  expect_refused(ErrorCode::unsupported,
-                 [&] { (void)choose(asked, {.rank_count = 16384}, fdr); },
+  expect_refused(ErrorCode::unsupported, [&] { (void)choose(asked, {.rank_count = 16384}, fdr); },
                  {"at most 32768", "16384 nodes"});
 }
 
