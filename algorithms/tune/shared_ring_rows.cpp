@@ -123,6 +123,10 @@ std::string why_not_shared_ring(const Query& query) {
   if (request.across == Across::leader || request.across == Across::lanes)
     return std::string("goes by nodes itself, and not across ") + name_of(request.across) +
            "; leave across out";
+  if (request.collective == Collective::allgather && request.shares_target)
+    return "copies all blocks to each rank, and the ranks of a node have one target; give each "
+           "rank "
+           "a target of its own, or use automatic";
   const plan::NodeRing ring = payload_of(query).ring;
   if (!plan::is_shared_ring(ring.nodes, ring.sub_blocks, ring.phases))
     return "numbers 2 N C chunks, at most " + std::to_string(plan::shared_ring_ids_max) + ": " +

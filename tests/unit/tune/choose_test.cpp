@@ -718,7 +718,12 @@ TEST(Selection, either_half_of_the_shared_ring_can_be_asked_for) {
     EXPECT_GT(choose(asked, {.rank_count = 8}, fdr).cost(), 0);
     EXPECT_EQ(choose(asked, {.rank_count = 1}, fdr).plan(Rank{0}).steps.size(), 0u);
   }
-  CollectiveRequest asked = half_of_a_ring(Collective::reduce_scatter);
+  CollectiveRequest asked = half_of_a_ring(Collective::allgather);
+  asked.shares_target = true;
+  expect_refused(ErrorCode::unsupported,
+                 [&] { (void)choose(asked, {.rank_count = 6, .node_of = nodes}, fdr); },
+                 {"allgather: algorithm shared_ring copies", "have one target"});
+  asked = half_of_a_ring(Collective::reduce_scatter);
   asked.agreement = Agreement::reproducible;
   expect_refused(ErrorCode::unsupported, [&] { (void)choose(asked, {.rank_count = 8}, fdr); },
                  {"reduce_scatter: algorithm shared_ring promises no more than identical"});
@@ -738,6 +743,21 @@ TEST(Selection, a_shared_ring_of_differing_blocks_has_the_price_of_all_bytes) {
   const plan::Picoseconds price = choose(asked, {.rank_count = 8}, fdr).cost();
   EXPECT_GT(price, port);
   EXPECT_LT(price, port * 13 / 10);
+}
+
+TEST(SharedRingUnasked, is_not_taken_for_blocks_that_differ) {
+  CollectiveRequest asked = half_of_a_ring(Collective::allgather);
+  asked.algorithm = Algorithm::automatic;
+  asked.ring_room = RingRoom::there;
+  asked.block_bytes.assign(8, 1u << 17);
+  const auto says_so = [&] {
+    return choose(asked, {.rank_count = 8}, fdr)
+               .explanation()
+               .find("not shared_ring: blocks differ") != std::string::npos;
+  };
+  EXPECT_FALSE(says_so());
+  asked.block_bytes[3] = 1;
+  EXPECT_TRUE(says_so());
 }
 
 TEST(SharedRingUnasked, is_half_of_it_taken_where_it_costs_least_and_all_have_room) {
