@@ -92,9 +92,10 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
   const Picoseconds way = hops * hop;  // of a chunk
   const Picoseconds work = lap_count * hops * sub_blocks * joined / members;
   const Picoseconds busy = std::max(sent, work);
-  // Blocks that are alike follow each other.  Behind a long one all wait, in every window.
+  // Blocks that are alike follow each other.  Behind a long one all wait, in every window: for two
+  // thirds of its way, which is measured.
   const Picoseconds behind_longest =
-      most - std::min(each, most) + std::max(way, lap_count * way / laps.in_flight - way / 2);
+      most - std::min(each, most) + std::max(way, lap_count * way / laps.in_flight * 2 / 3);
   Picoseconds along = std::max(
       {busy + (busy > way ? last + joined : 0), behind_longest, lap_count * way / laps.in_flight});
   if (combines && lap_count > 1 && ring.nodes > 2 && sent > work) {

@@ -733,7 +733,7 @@ TEST(Selection, either_half_of_the_shared_ring_can_be_asked_for) {
                  {"at most 32768", "16384 nodes"});
 }
 
-/// Where one rank has everything, it goes through each port once.
+/// Where one rank has everything, it goes through each port once, and a window waits for the last.
 TEST(Selection, a_shared_ring_of_differing_blocks_has_the_price_of_all_bytes) {
   CollectiveRequest asked = half_of_a_ring(Collective::allgather);
   asked.element_count = 1u << 20;
@@ -742,7 +742,7 @@ TEST(Selection, a_shared_ring_of_differing_blocks_has_the_price_of_all_bytes) {
   const plan::Picoseconds port = fdr.between.per_byte.of(1u << 20);
   const plan::Picoseconds price = choose(asked, {.rank_count = 8}, fdr).cost();
   EXPECT_GT(price, port);
-  EXPECT_LT(price, port * 13 / 10);
+  EXPECT_LT(price, port * 18 / 10);
 }
 
 TEST(SharedRingUnasked, is_not_taken_for_blocks_that_differ) {
