@@ -248,17 +248,8 @@ class Making {
     request_.row.push_back(hash.value());
   }
 
-  /// To be called last.  Blocks, of these sizes where they differ, may go along the ring of the
-  /// nodes by name, or unasked if all ranks have room for it, of which they tell each other.
-  void may_go_along_ring(Algorithm algorithm, const std::vector<std::size_t>& block_bytes = {}) {
-    tune::CollectiveRequest asked = request_.asked;
-    asked.algorithm = request_.asked.algorithm = algorithm;
-    asked.block_bytes = block_bytes;
-    const bool is_usable = block_bytes.empty() || block_bytes.size() == count();
-    if (!block_bytes.empty())
-      asked.element_count = *std::max_element(block_bytes.begin(), block_bytes.end());
-    tells_ring_room_ = runtime::tell_ring_room(communicator_, asked, is_usable, request_.row);
-  }
+  /// By name, blocks may go along the ring of the nodes.
+  void go_by(Algorithm algorithm) { request_.asked.algorithm = algorithm; }
 
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
@@ -270,9 +261,6 @@ class Making {
       const Rank root = request_.asked.root;
       if (root != no_rank) require_root(name(), root, count());
       std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
-      const tune::RingRoom room =
-          tells_ring_room_ ? runtime::split_off_ring_room(own_rows, communicator_.implementation())
-                           : tune::RingRoom::not_told;
       const bool shares_target = tells_target_ && split_off_targets(own_rows);
       const bool is_zero_copy = tells_registration_ && split_off_registrations(own_rows);
       LaidOut blocks = lay_out(own_rows);
@@ -285,7 +273,6 @@ class Making {
       asked.element_count = blocks.longest_bytes;
       asked.block_bytes = std::move(blocks.differing);
       asked.has_equal_blocks = request_.row.empty();
-      asked.ring_room = room;
       asked.shares_target = shares_target;
       asked.zero_copy = is_zero_copy && !shares_target;
       asked.reads_in_place =
@@ -328,7 +315,6 @@ class Making {
   runtime::OperationRequest request_;
   bool tells_registration_ = false;  // in the row, before what tells of the target
   bool tells_target_ = false;        // at the end of the row
-  bool tells_ring_room_ = false;     // and after it
 };
 
 }  // namespace
@@ -368,7 +354,7 @@ Operation allgather(Communicator& communicator, const AllgatherArguments& argume
               arguments.target, arguments.bytes);
   make.may_be_zero_copy();
   make.may_share_target({std::vector(make.count(), arguments.bytes)});
-  make.may_go_along_ring(arguments.algorithm);
+  make.go_by(arguments.algorithm);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
             arguments.bytes};
@@ -381,7 +367,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
   const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
   make.may_share_target(arguments.blocks);
-  make.may_go_along_ring(arguments.algorithm, bytes);
+  make.go_by(arguments.algorithm);
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<Range> target =
         ranges_of(make.name(), "target", arguments.blocks, make.count());

@@ -57,10 +57,9 @@ struct RingDoor {
 bool has_room_for_ring(const Communicator::Implementation& communicator,
                        const tune::CollectiveRequest& asked);
 
-/// Adds to this rank's row whether it has room for the ring, and returns whether it has added that.
-/// The first number of a row costs an exchange, so there is none where the ring would not be
-/// chosen.  Further numbers depend on the nodes alone: the rows of all ranks have one length,
-/// whatever each asks for.  What is not `is_usable` will be refused.
+/// Adds to this rank's row, which is not empty, whether it has room for the ring, and returns
+/// whether it has added that.  It depends on the nodes alone, so that the rows of all ranks have
+/// one length, whatever each asks for.  What is not `is_usable` will be refused.
 bool tell_ring_room(Communicator& communicator, const tune::CollectiveRequest& asked,
                     bool is_usable, std::vector<std::uint64_t>& row);
 /// Takes what ranks say about their room for a shared ring out of their rows, where it is last.

@@ -3,7 +3,6 @@
 #include "tune/shared_ring_rows.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <tutti/detail/names.hpp>
 #include <vector>
@@ -87,10 +86,6 @@ std::uint64_t arena_bytes(const Query& query) {
                                              payload.element_bytes);
 }
 
-bool differ(const std::vector<std::size_t>& blocks) {
-  return std::adjacent_find(blocks.begin(), blocks.end(), std::not_equal_to<>()) != blocks.end();
-}
-
 /// The query with blocks of bytes for which other schedules have prices.
 CollectiveRequest priced_request(const Query& query) {
   CollectiveRequest request = query.request;
@@ -137,6 +132,9 @@ std::string why_not_shared_ring(const Query& query) {
 std::string why_not_shared_ring_unasked(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (std::string why = why_not_cut(query); !why.empty()) return why;
+  // Nothing is combined while something else is on its way.
+  if (request.collective == Collective::allgather)
+    return "it sends as many bytes as schedules of fewer hops";
   const std::size_t bytes = shared_ring_bytes(request, query.topology);
   if (bytes < shared_ring_from_bytes) return "the payload is small";
   if (query.topology.node_count() <= 2) return "there are no more than two nodes";
@@ -146,8 +144,6 @@ std::string why_not_shared_ring_unasked(const Query& query) {
     return "it is asked how nodes enter, or the ranks of a node have one target";
   if (request.zero_copy) return "the buffers are registered, and it would copy payloads";
   if (query.topology.shares_cpus) return "ranks share CPUs, and each would have to run in each lap";
-  if (differ(request.block_bytes))
-    return "blocks differ in length, and others wait for the longest";
   const auto needs = [&] {
     return "it takes " + std::to_string(arena_bytes(query)) +
            " bytes of the arena of the first rank of a node";

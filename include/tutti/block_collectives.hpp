@@ -27,8 +27,8 @@
 //    node along the ring of that name, as in an allreduce (collectives.hpp): any rank of a node
 //    does the work of its node, and one that is stopped after start() holds up nobody.  The first
 //    rank of one of N nodes holds the laps in flight 2 times in its arena (reduce_scatter: 2 + 2/N
-//    times), and each rank its contributions as there.  Blocks of one length go along it unasked by
-//    the rules of allreduce.
+//    times), and each rank its contributions as there.  A reduce_scatter takes it unasked by the
+//    rules of allreduce.
 //  * Where all ranks share a node, and nothing is combined (reduce_scatter does), blocks are not
 //    sent but read by their receivers, if the longest block has at least twice
 //    ContextOptions::single_copy_bytes and the kernel permits it.

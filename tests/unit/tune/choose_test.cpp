@@ -745,23 +745,18 @@ TEST(Selection, a_shared_ring_of_differing_blocks_has_the_price_of_all_bytes) {
   EXPECT_LT(price, port * 18 / 10);
 }
 
-TEST(SharedRingUnasked, is_not_taken_for_blocks_that_differ) {
+TEST(SharedRingUnasked, is_not_taken_for_blocks_of_which_none_are_combined) {
   CollectiveRequest asked = half_of_a_ring(Collective::allgather);
   asked.algorithm = Algorithm::automatic;
   asked.ring_room = RingRoom::there;
-  asked.block_bytes.assign(8, 1u << 17);
-  const auto says_so = [&] {
-    return choose(asked, {.rank_count = 8}, fdr)
-               .explanation()
-               .find("not shared_ring: blocks differ") != std::string::npos;
-  };
-  EXPECT_FALSE(says_so());
-  asked.block_bytes[3] = 1;
-  EXPECT_TRUE(says_so());
+  const std::string text = choose(asked, {.rank_count = 8}, fdr).explanation();
+  EXPECT_NE(text.find("not shared_ring: it sends as many bytes as"), std::string::npos) << text;
+  asked.ring_room = RingRoom::not_told;
+  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8}, Knowledge()));
 }
 
 TEST(SharedRingUnasked, is_half_of_it_taken_where_it_costs_least_and_all_have_room) {
-  for (const Collective collective : halves) {
+  for (const Collective collective : {Collective::reduce_scatter}) {
     CollectiveRequest asked = half_of_a_ring(collective);
     asked.algorithm = Algorithm::automatic;
     const Topology eight{.rank_count = 8};
