@@ -239,7 +239,9 @@ void declare(CommandLine& line, Words& words, Options& options) {
            "messages per round at most, e.g. 3,2,1; superfluous messages are not sent; default: "
            "the library's rule");
   line.add("--algorithm", words.algorithm,
-           or_default("schedule of allreduce: " + names_of(every_algorithm()),
+           or_default("schedule of allreduce, and if it is shared_ring of allgather(v) and "
+                      "reduce_scatter: " +
+                          names_of(every_algorithm()),
                       name_of(options.algorithm)) +
                ": by operator, agreement and size");
   line.add("--notify", words.notify,

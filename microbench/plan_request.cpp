@@ -110,7 +110,9 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
     if (given && !known) refuse(option, *given, fmt::format("only with {}", of));
   };
   const bool is_staged = is_traced(collective);
-  refuse_unless(is_staged, "--algorithm", words.algorithm, "allreduce and barrier");
+  refuse_unless(
+      is_staged || collective == Collective::allgather || collective == Collective::reduce_scatter,
+      "--algorithm", words.algorithm, "allreduce, barrier, allgather and reduce_scatter");
   const bool reduces = collective == Collective::allreduce || collective == Collective::reduce ||
                        collective == Collective::reduce_scatter ||
                        collective == Collective::allreduce_ssp || collective == Collective::scan ||
@@ -182,7 +184,9 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
   line.add("--per-round", words.per_round,
            "messages per round at most, e.g. 3,2,1; default: the library's rule");
-  line.add("--algorithm", words.algorithm, names_of(every_algorithm()) + "; default automatic");
+  line.add("--algorithm", words.algorithm,
+           names_of(every_algorithm()) +
+               "; default automatic; for allgather and reduce_scatter shared_ring alone");
   line.add(
       "--dtype", words.dtype,
       "int32, uint32, int64, uint64 (default), or float, double, half, bfloat16, whose bits show "
@@ -258,11 +262,14 @@ tune::RingRoom ring_room_of(const PlanRequest& request) {
 tune::Choice choice_of(const PlanRequest& request) {
   tune::Choice choice = tune::choose(request.asked, request.topology, request.knowledge);
   if (choice.row().is_flow)
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: algorithm {} has no fixed plan: chunks go around the ring of the "
-                            "nodes, and each is taken by whichever rank of a node finds it "
-                            "(algorithms/plan/allreduce/shared_ring.hpp); ring is one with a plan",
-                            name_of(request.asked.collective), choice.row().name));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format(
+            "{}: algorithm {} has no fixed plan: chunks go around the ring of the "
+            "nodes, and each is taken by whichever rank of a node finds it "
+            "(algorithms/plan/allreduce/shared_ring.hpp){}",
+            name_of(request.asked.collective), choice.row().name,
+            request.asked.collective == Collective::allreduce ? "; ring is one with a plan" : ""));
   return choice;
 }
 

@@ -55,21 +55,26 @@ double copies_of(Collective collective) noexcept {
 /// What an allreduce of a long payload cannot fall below in virtual time: the bytes that the port
 /// of a node has to pass on, or those that a rank has to copy through shared memory, whichever
 /// takes longer.  Along the shared ring a rank stores its contribution and copies all results;
-/// otherwise what is combined and handed on once inside the node is shared by its ranks.
+/// otherwise what is combined and handed on once inside the node is shared by its ranks.  Of
+/// allgather and reduce_scatter, the bytes that the port of a node has to pass on.
 std::optional<Bound> bound_of_bytes(const Findings& findings, const Result& result) {
   const Case& one = *result.which;
   constexpr std::size_t long_bytes = 64u << 10;  // from there on payloads are cut
-  if (one.collective != Collective::allreduce || one.bytes < long_bytes || !one.tutti) return {};
+  const bool gathers = one.collective == Collective::allgather;
+  const bool is_half = gathers || one.collective == Collective::reduce_scatter;
+  const double ranks = findings.launch.exchange.rank_count();
+  const double bytes = static_cast<double>(one.bytes) * (gathers ? ranks : 1);
+  if ((one.collective != Collective::allreduce && !is_half) || bytes < long_bytes || !one.tutti)
+    return {};
   const char* const fabric = std::getenv("TUTTI_SOFT_FABRIC");
   const auto model = verbs::soft::read_fabric_model(fabric != nullptr ? fabric : "fdr");
   const double nodes = findings.communicator.node_count();
-  const double members = findings.launch.exchange.rank_count() / nodes;
-  const auto bytes = static_cast<double>(one.bytes);
-  const double port = 2 * (nodes - 1) / nodes * bytes * model.per_byte;
+  const double members = ranks / nodes;
+  const double port = (is_half ? 1 : 2) * (nodes - 1) / nodes * bytes * model.per_byte;
   const bool is_ring = one.tutti->operation().algorithm() == "shared_ring";
-  const double memory = members <= 1 ? 0
-                        : is_ring    ? bytes * (model.inside.per_byte + model.inside.read_per_byte)
-                                     : 2 * (members - 1) / members * bytes * model.inside.per_byte;
+  const double memory = members <= 1 || is_half ? 0
+                        : is_ring ? bytes * (model.inside.per_byte + model.inside.read_per_byte)
+                                  : 2 * (members - 1) / members * bytes * model.inside.per_byte;
   const double ns = std::max(port, memory) / 1000;
   if (ns <= 0) return {};
   return Bound{.name = port >= memory ? "bytes through a port" : "bytes through memory",

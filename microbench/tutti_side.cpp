@@ -64,6 +64,9 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
   const BlockLayout blocks{.bytes =
                                block_sizes(collective, options, bytes, communicator.rank_count())};
   const std::size_t own = blocks.bytes[index_of(communicator.rank())];
+  // The only schedule that these can be asked for by name.
+  const Algorithm of_blocks =
+      options.algorithm == Algorithm::shared_ring ? options.algorithm : Algorithm::automatic;
   const auto prefix = [&] {
     return ScanArguments{.source = source,
                          .target = target,
@@ -98,11 +101,16 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
                          .target = target,
                          .element_counts = reduce_scatter_counts(count, communicator.rank_count()),
                          .reduction = reduction_for(options.op, options.dtype),
-                         .agreement = options.agreement});
+                         .agreement = options.agreement,
+                         .algorithm = of_blocks});
     case Collective::allgather:
-      return allgather(communicator, {.source = source, .target = target, .bytes = bytes});
+      return allgather(
+          communicator,
+          {.source = source, .target = target, .bytes = bytes, .algorithm = of_blocks});
     case Collective::allgatherv:
-      return allgatherv(communicator, {.source = source, .target = target, .blocks = blocks});
+      return allgatherv(
+          communicator,
+          {.source = source, .target = target, .blocks = blocks, .algorithm = of_blocks});
     case Collective::alltoall:
       return alltoall(communicator, {.source = source, .target = target, .bytes = bytes});
     case Collective::alltoallv:

@@ -13,6 +13,7 @@
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
 #include "runtime/segment.hpp"
+#include "runtime/shared_ring.hpp"
 #include "shm/single_copy_rule.hpp"
 #include "tune/request.hpp"
 
@@ -247,6 +248,9 @@ class Making {
     request_.row.push_back(hash.value());
   }
 
+  /// By name, blocks may go along the ring of the nodes.
+  void go_by(Algorithm algorithm) { request_.asked.algorithm = algorithm; }
+
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
   Operation operator()(bool swapped, LayOut&& lay_out) {
@@ -350,6 +354,7 @@ Operation allgather(Communicator& communicator, const AllgatherArguments& argume
               arguments.target, arguments.bytes);
   make.may_be_zero_copy();
   make.may_share_target({std::vector(make.count(), arguments.bytes)});
+  make.go_by(arguments.algorithm);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
             arguments.bytes};
@@ -362,6 +367,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
   const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
   make.may_share_target(arguments.blocks);
+  make.go_by(arguments.algorithm);
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<Range> target =
         ranges_of(make.name(), "target", arguments.blocks, make.count());
@@ -470,7 +476,12 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
   const std::size_t elements = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   const tune::CollectiveRequest asked{.collective = tune::Collective::reduce_scatter,
                                       .reduction = reduction,
-                                      .agreement = arguments.agreement};
+                                      .agreement = arguments.agreement,
+                                      .algorithm = arguments.algorithm};
+  tune::CollectiveRequest sized = asked;
+  sized.element_count = elements;
+  std::vector<std::uint64_t> row{self < counts.size() ? counts[self] : 0};
+  const bool tells_room = runtime::tell_ring_room(communicator, sized, counts.size() == count, row);
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     if (reduction.combine == nullptr || reduction.element_bytes == 0)
       refuse_blocks(name,
@@ -487,8 +498,11 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
       layout.bytes.push_back(counts[rank] * reduction.element_bytes);
     }
     const std::vector<Range> source = ranges_of(name, "source", layout, count);
-    std::vector<std::uint64_t> told;
-    for (const std::uint64_t sent : rows) told.push_back(sent * reduction.element_bytes);
+    std::vector<std::uint64_t> own_rows(rows.begin(), rows.end()), told;
+    const tune::RingRoom room =
+        tells_room ? runtime::split_off_ring_room(own_rows, communicator.implementation())
+                   : tune::RingRoom::not_told;
+    for (const std::uint64_t sent : own_rows) told.push_back(sent * reduction.element_bytes);
     require_told(name, source, told, self);
     runtime::Blocks blocks{scattered(source, self), longest_of(source)};
     (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_rank,
@@ -496,13 +510,14 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
     for (Part& block : blocks.of_rank) block.target.bytes = block.source.bytes;  // sums of it
     tune::CollectiveRequest completed = asked;
     completed.element_count = elements;
+    completed.ring_room = room;
     return {std::move(completed), std::move(blocks)};
   };
   return runtime::make_operation(communicator, {.collective = name,
                                                 .asked = asked,
                                                 .source = arguments.source,
                                                 .target = arguments.target,
-                                                .row = {self < counts.size() ? counts[self] : 0},
+                                                .row = std::move(row),
                                                 .complete = complete});
 }
 

@@ -113,9 +113,18 @@ ScanArguments scan_arguments(const tutti_scan_arguments& given, std::uint32_t) {
           .reduction = reduction_of(given.reduction)};
 }
 
-/// The arguments of an allgather or alltoall.
-template <class Arguments>
-Arguments equal_blocks(const tutti_allgather_arguments& given, std::uint32_t) {
+AllgatherArguments allgather_arguments(const tutti_allgather_arguments& given, std::uint32_t) {
+  require_reserved(given.reserved);
+  return {.source = given.source,
+          .target = given.target,
+          .bytes = size_of("bytes", given.bytes),
+          .algorithm = algorithm_of(given.algorithm)};
+}
+
+AlltoallArguments alltoall_arguments(const tutti_alltoall_arguments& given, std::uint32_t) {
+  require_reserved(given.reserved);
+  if (given.algorithm != 0)
+    refuse("algorithm", std::to_string(given.algorithm), "0: an alltoall has none by name");
   return {.source = given.source, .target = given.target, .bytes = size_of("bytes", given.bytes)};
 }
 
@@ -234,15 +243,15 @@ tutti_status tutti_exscan_init(tutti_communicator* communicator,
 tutti_status tutti_allgather_init(tutti_communicator* communicator,
                                   const tutti_allgather_arguments* arguments,
                                   tutti_operation** operation, tutti_failure* failure) {
-  return make("allgather", communicator, arguments, operation, failure,
-              equal_blocks<AllgatherArguments>, allgather);
+  return make("allgather", communicator, arguments, operation, failure, allgather_arguments,
+              allgather);
 }
 
 tutti_status tutti_alltoall_init(tutti_communicator* communicator,
                                  const tutti_alltoall_arguments* arguments,
                                  tutti_operation** operation, tutti_failure* failure) {
-  return make("alltoall", communicator, arguments, operation, failure,
-              equal_blocks<AlltoallArguments>, alltoall);
+  return make("alltoall", communicator, arguments, operation, failure, alltoall_arguments,
+              alltoall);
 }
 
 tutti_status tutti_allgatherv_init(tutti_communicator* communicator,
@@ -251,9 +260,11 @@ tutti_status tutti_allgatherv_init(tutti_communicator* communicator,
   return make(
       "allgatherv", communicator, arguments, operation, failure,
       [](const tutti_allgatherv_arguments& given, std::uint32_t rank_count) {
+        require_reserved(given.reserved);
         return AllgathervArguments{.source = given.source,
                                    .target = given.target,
-                                   .blocks = layout_of("blocks", given.blocks, rank_count)};
+                                   .blocks = layout_of("blocks", given.blocks, rank_count),
+                                   .algorithm = algorithm_of(given.algorithm)};
       },
       allgatherv);
 }
@@ -327,13 +338,13 @@ tutti_status tutti_reduce_scatter_init(tutti_communicator* communicator,
   return make(
       "reduce_scatter", communicator, arguments, operation, failure,
       [](const tutti_reduce_scatter_arguments& given, std::uint32_t rank_count) {
-        require_reserved(given.reserved);
         return ReduceScatterArguments{
             .source = given.source,
             .target = given.target,
             .element_counts = sizes_of("element_counts", given.element_counts, rank_count),
             .reduction = reduction_of(given.reduction),
-            .agreement = agreement_of(given.agreement)};
+            .agreement = agreement_of(given.agreement),
+            .algorithm = algorithm_of(given.algorithm)};
       },
       reduce_scatter);
 }

@@ -107,16 +107,6 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
   return asked;
 }
 
-/// Takes what ranks say about their room for a shared ring out of their rows, where it is last.
-tune::RingRoom split_off_room(std::vector<std::uint64_t>& rows,
-                              const Communicator::Implementation& ranks) {
-  const std::vector<std::uint64_t> has_room =
-      runtime::split_off_last(rows, ranks.exchange.rank_count());
-  return std::find(has_room.begin(), has_room.end(), std::uint64_t{0}) == has_room.end()
-             ? tune::RingRoom::there
-             : tune::RingRoom::missing;
-}
-
 }  // namespace
 
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
@@ -142,8 +132,6 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
-  const bool is_ring = arguments.algorithm == Algorithm::shared_ring;  // asked for
-  const bool republishes = context.shared_notifications == SharedNotifications::republished;
   tune::CollectiveRequest asked{
       .element_count = arguments.element_count,
       .reduction = arguments.reduction,
@@ -161,7 +149,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
     const tune::RingRoom room =
-        tells_room ? split_off_room(own_rows, ranks) : tune::RingRoom::not_told;
+        tells_room ? runtime::split_off_ring_room(own_rows, ranks) : tune::RingRoom::not_told;
     tune::CollectiveRequest completed = with_whereabouts(asked, ranks, own_rows);
     completed.ring_room = room;
     check_arguments("allreduce", arguments, context.settings.check);
@@ -169,11 +157,6 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
                   "rank a source of its own");
-    if (is_ring && context.clock.is_simulated() && !republishes)
-      throw Error(ErrorCode::unsupported,
-                  "allreduce: algorithm shared_ring polls words in memory, and in virtual time "
-                  "only messages let time pass: expected TUTTI_SHARED_NOTIFICATIONS=republished "
-                  "there, or automatic");
     return {completed};
   };
   std::vector<std::uint64_t> row = whereabouts(ranks, asked, arguments);

@@ -1,8 +1,8 @@
-// An allreduce along the ring of nodes with shared notifications: whichever rank of a node finds a
-// chunk first claims it, for its node.  Once a rank has contributed, the others of its node can do
-// its part of the ring: a rank that is late or stopped then delays nobody.  The exception is a rank
-// that is stopped in advance(), after it has claimed a chunk and before it has sent the chunk on:
-// this chunk waits for it.
+// An allreduce, a reduce_scatter or an allgather along the ring of nodes with shared notifications:
+// whichever rank of a node finds a chunk first claims it, for its node.  Once a rank has
+// contributed, the others of its node can do its part of the ring: a rank that is late or stopped
+// then delays nobody.  The exception is a rank that is stopped in advance(), after it has claimed a
+// chunk and before it has sent the chunk on: this chunk waits for it.
 //
 // The payload goes around in laps (plan::RingLaps), which are numbered from 1 on in all calls
 // together.  A few laps are in flight at once, and the node needs memory for these only.  A rank
@@ -74,9 +74,13 @@
 //                      byte by byte holds the number of this lap, that of F laps before, or a
 //                      mixture of them; so it is equal only when the last byte that differs is
 //                      there.
-//   claimed[e mod F][chunk]  A rank raises it to the lap's number by compare-and-swap, and then has
-//                      the chunk to itself.  Relaxed order is enough: the word says which rank does
-//                      the work, and guards no data; the words above do.
+//   claimed[e mod F][chunk]  A rank raises it to twice the lap's number by compare-and-swap, and
+//                      then has the chunk to itself.  Relaxed order is enough: the word says which
+//                      rank does the work, and guards no data; the words above do.  In a
+//                      reduce_scatter, that rank adds 1 with release once it has read the
+//                      contributions.  All ranks of the node read it with acquire, before they
+//                      contribute anything else there.  Without the pair, a rank that has had its
+//                      block could overwrite what is still being combined for another node.
 //   gone[rank]         That rank writes 1 with release, when it will not touch the block again and
 //                      nothing that it has sent from there is on its way.  The owner of the block
 //                      reads it with acquire, before it uses the memory for something else.  Areas
@@ -103,6 +107,20 @@
 //  * words of arrival: as the chunks to which they belong.  A rank that is late in lap e - F, and
 //    has not consumed it, keeps all nodes from completing lap e; and it finds all chunks of
 //    reduce-scatter claimed, by lap e - F or by lap e.
+//
+// One half of the ring says less: a rank that has its results of lap e knows that all nodes have
+// joined lap e, but not that all ranks have consumed lap e - F.  Hence there are 2 F copies of
+// everything, and what is modulo F above is modulo 2 F here.  The rule is the same: a node joins
+// its contributions to lap e only when all of its ranks have consumed e - F.  They had results of
+// e - F, to which every node had contributed by this rule.  So all ranks had consumed e - 2 F, and
+// nothing of that lap is on its way, or is still to be read.
+//  * reduce_scatter has no results but the completed blocks.  A rank has consumed a lap when it has
+//    copied its part of that block, and all contributions of its node were read (claimed, above).
+//  * allgather has no partials, and the block that is completed here is one of the results.  The
+//    ranks of the node have each a part of it, which is copied and not combined.
+// The blocks of the nodes may differ in length.  A lap has a share of each, so that all nodes have
+// the same laps.
+//
 // No wait can be circular: the oldest lap that some rank has not consumed needs only contributions
 // that are there or that their ranks can give at once, as they have consumed lap e - A, and memory
 // of laps that all have consumed; and every rank looks at its oldest lap first.
@@ -135,6 +153,22 @@
 
 namespace tutti::engine {
 
+/// What a rank has in the block of its node, and where that lies in a user's buffer; in bytes.
+struct BlockOfRank {
+  std::size_t begin = 0;  // in the block of the node
+  std::size_t bytes = 0;
+  std::size_t offset = 0;    // in the buffer
+  std::uint32_t member = 0;  // of the node
+};
+
+/// One half of the ring: the blocks of the nodes.  Of an allreduce there are none.
+struct RingBlocks {
+  std::vector<std::size_t> elements = {};  // by number of the block
+  // By number of the block: what this rank contributes to it, and what it gets of it, in order.
+  std::vector<std::vector<BlockOfRank>> sources = {}, targets = {};
+  std::vector<std::size_t> begins = {};  // in a lap, in bytes, and its end; by cut_blocks()
+};
+
 /// Offsets in the block of a node and in the area of each of its ranks.  A copy or member one past
 /// the last gives the end of its part.
 struct SharedRingLayout {
@@ -145,33 +179,51 @@ struct SharedRingLayout {
   // flight.
   std::vector<std::uint32_t> ahead = {1};
   std::size_t element_count = 0, element_bytes = 1;
+  RingBlocks blocks = {};
 
   static constexpr std::size_t line_bytes = RegisterMemory::line_bytes;
 
+  /// To be called once the laps and the elements of the blocks are known, before anything below.
+  void cut_blocks() {
+    assert(blocks.elements.size() == ring.nodes);
+    blocks.begins.assign(1, 0);
+    for (const std::size_t elements : blocks.elements)
+      blocks.begins.push_back(blocks.begins.back() +
+                              share(elements, laps.count, 0) * element_bytes);
+  }
+  bool has_blocks() const noexcept {
+    assert((ring.phases != plan::RingPhases::both) == !blocks.begins.empty());
+    return !blocks.begins.empty();
+  }
+
   /// How many chunks a lap has; they are numbered from 0.
-  std::uint32_t ids() const noexcept { return 2 * ring.parts(); }
-  /// The copy of everything in the block that a lap uses.
+  std::uint32_t ids() const noexcept { return ring.ids(); }
+  /// Copies of everything in the block, of which each lap uses one.
+  std::uint32_t copies() const noexcept { return ring.copies_each() * laps.in_flight; }
   std::uint32_t copy_of(std::uint64_t lap) const noexcept {
-    return static_cast<std::uint32_t>(lap % laps.in_flight);
+    return static_cast<std::uint32_t>(lap % copies());
   }
 
   // In the block.
   std::size_t arrived(std::uint32_t copy, std::uint32_t id) const noexcept {
-    assert(copy < laps.in_flight);
+    assert(copy < copies());
     assert(id < ids());
     return (std::size_t{copy} * ids() + id) * line_bytes;
   }
   std::size_t partials(std::uint32_t copy) const noexcept {
-    assert(copy <= laps.in_flight);
-    return std::size_t{laps.in_flight} * ids() * line_bytes + copy * lap_bytes();
+    assert(copy <= copies());
+    const std::size_t each = ring.phases == plan::RingPhases::allgather ? 0 : lap_bytes();
+    return std::size_t{copies()} * ids() * line_bytes + copy * each;
   }
   std::size_t completed(std::uint32_t copy) const noexcept {
     assert(copy <= 2 * laps.in_flight);
-    return partials(laps.in_flight) + copy * block_bytes_of_lap();
+    const std::size_t each = ring.phases == plan::RingPhases::allgather ? 0 : block_bytes_of_lap();
+    return partials(copies()) + copy * each;
   }
   std::size_t results(std::uint32_t copy) const noexcept {
-    assert(copy <= laps.in_flight);
-    return completed(2 * laps.in_flight) + copy * lap_bytes();
+    assert(copy <= copies());
+    const std::size_t each = ring.phases == plan::RingPhases::reduce_scatter ? 0 : lap_bytes();
+    return completed(2 * laps.in_flight) + copy * each;
   }
   /// Where a chunk of reduce-scatter lies on a node that completes it, or does not, and where one
   /// of allgather lies.
@@ -179,25 +231,25 @@ struct SharedRingLayout {
                        bool is_completed) const noexcept {
     const std::uint32_t in_call = this->in_call(lap);
     const std::size_t offset = part_of(chunk, in_call).source.offset;
-    if (is_completed) {
+    if (is_completed && ring.phases != plan::RingPhases::allgather) {
       const plan::RingChunk first{chunk.stage, chunk.block, 0};
       const std::size_t in_block = offset - part_of(first, in_call).source.offset;
       assert(in_block <= block_bytes_of_lap());
       return completed(static_cast<std::uint32_t>(lap % (2 * std::uint64_t{laps.in_flight}))) +
              in_block;
     }
-    return (chunk.stage == plan::RingChunk::Stage::reduce_scatter ? partials(copy_of(lap))
-                                                                  : results(copy_of(lap))) +
-           offset;
+    const bool is_partial = chunk.stage == plan::RingChunk::Stage::reduce_scatter &&
+                            ring.phases != plan::RingPhases::allgather;
+    return (is_partial ? partials(copy_of(lap)) : results(copy_of(lap))) + offset;
   }
   std::size_t claimed(std::uint32_t copy, std::uint32_t id) const noexcept {
-    assert(copy < laps.in_flight);
+    assert(copy < copies());
     assert(id < ids());
-    return results(laps.in_flight) + (std::size_t{copy} * ids() + id) * line_bytes;
+    return results(copies()) + (std::size_t{copy} * ids() + id) * line_bytes;
   }
   std::size_t contributed(std::uint32_t member) const noexcept {
     assert(member <= members);
-    return results(laps.in_flight) + (std::size_t{laps.in_flight} * ids() + member) * line_bytes;
+    return results(copies()) + (std::size_t{copies()} * ids() + member) * line_bytes;
   }
   /// On the line of the former: whoever reads one reads both.
   std::size_t consumed(std::uint32_t member) const noexcept {
@@ -233,14 +285,21 @@ struct SharedRingLayout {
 
   /// Bytes of the longest lap, rounded up to whole lines.
   std::size_t lap_bytes() const noexcept {
-    const std::size_t bytes = share(element_count, laps.count, 0) * element_bytes;
-    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+    return whole_lines(has_blocks() ? blocks.begins.back()
+                                    : share(element_count, laps.count, 0) * element_bytes);
   }
   /// Bytes of its longest block, rounded up to whole lines.
   std::size_t block_bytes_of_lap() const noexcept {
+    if (has_blocks()) return whole_lines(longest_block_of_lap() * element_bytes);
     const std::size_t elements = share(element_count, laps.count, 0);
-    const std::size_t bytes = share(elements, ring.parts(), 0) * ring.sub_blocks * element_bytes;
-    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+    return whole_lines(share(elements, ring.parts(), 0) * ring.sub_blocks * element_bytes);
+  }
+  /// Bytes of its longest chunk.
+  std::size_t chunk_bytes_max() const noexcept {
+    const std::size_t elements = has_blocks()
+                                     ? share(longest_block_of_lap(), ring.sub_blocks, 0)
+                                     : share(share(element_count, laps.count, 0), ring.parts(), 0);
+    return elements * element_bytes;
   }
   /// The number of a lap in its call, from 0 on.
   std::uint32_t in_call(std::uint64_t lap) const noexcept {
@@ -253,10 +312,54 @@ struct SharedRingLayout {
   }
   /// A part of it, counted from the beginning of the lap.
   Part part_of(const plan::RingChunk& chunk, std::uint32_t lap) const noexcept {
-    return piece(share(element_count, laps.count, lap), ring.parts(), ring.part_of(chunk));
+    if (!has_blocks())
+      return piece(share(element_count, laps.count, lap), ring.parts(), ring.part_of(chunk));
+    Part part = sub_block_of(chunk, lap);
+    part.source.offset += blocks.begins[chunk.block];
+    part.target.offset += blocks.begins[chunk.block];
+    return part;
+  }
+
+  /// `look(in_buffer, in_part, bytes, member)` for what a part consists of in a user's buffers:
+  /// where it lies there, where in the part, and whose it is.
+  template <class Look>
+  void for_each_source(const plan::RingChunk& chunk, std::uint32_t lap, Look&& look) const {
+    for_each(blocks.sources, chunk, lap, std::forward<Look>(look));
+  }
+  template <class Look>
+  void for_each_target(const plan::RingChunk& chunk, std::uint32_t lap, Look&& look) const {
+    for_each(blocks.targets, chunk, lap, std::forward<Look>(look));
   }
 
  private:
+  static constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
+    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  }
+  std::size_t longest_block_of_lap() const noexcept {
+    return share(*std::max_element(blocks.elements.begin(), blocks.elements.end()), laps.count, 0);
+  }
+  /// Counted from the beginning of its block in the lap.
+  Part sub_block_of(const plan::RingChunk& chunk, std::uint32_t lap) const noexcept {
+    return piece(share(blocks.elements[chunk.block], laps.count, lap), ring.sub_blocks,
+                 chunk.sub_block);
+  }
+  template <class Look>
+  void for_each(const std::vector<std::vector<BlockOfRank>>& of_blocks,
+                const plan::RingChunk& chunk, std::uint32_t lap, Look&& look) const {
+    if (!has_blocks()) {
+      const Range part = part_of(chunk, lap).source;
+      look(lap_in_call(lap).source.offset + part.offset, std::size_t{0}, part.bytes, 0u);
+      return;
+    }
+    const Range part = sub_block_of(chunk, lap).source;
+    const std::size_t begin =
+        piece(blocks.elements[chunk.block], laps.count, lap).source.offset + part.offset;
+    for (const BlockOfRank& one : of_blocks[chunk.block]) {
+      const std::size_t from = std::max(begin, one.begin);
+      const std::size_t to = std::min(begin + part.bytes, one.begin + one.bytes);
+      if (from < to) look(one.offset + from - one.begin, from - begin, to - from, one.member);
+    }
+  }
   /// As parts_of() cuts; no table, which for long payloads would be long, too.
   Part piece(std::size_t elements, std::size_t count, std::size_t i) const noexcept {
     const std::size_t before = elements / count * i + std::min(i, elements % count);
@@ -324,7 +427,7 @@ class SharedRing {
         areas_(std::move(areas)),
         first_(first_sub_block()),
         seen_(layout.members),
-        progress_(layout.laps.in_flight) {
+        progress_(layout.copies()) {
     assert(member < layout.members);
     assert(areas_.size() == layout.members);
     assert(layout.laps.in_flight > 0);
@@ -340,7 +443,7 @@ class SharedRing {
     assert(execution.in_flight);
     assert(consumed_ == (execution.sequence - 1) * layout_.laps.count);
     last_ = consumed_ + layout_.laps.count;
-    assert(contributed_ == consumed_ * layout_.ring.parts());
+    assert(contributed_ == consumed_ * layout_.ring.join_count());
   }
 
   /// Leaves some more of this rank's contributions where all ranks of the node find them; false: it
@@ -352,7 +455,7 @@ class SharedRing {
   }
   bool may_contribute() const noexcept {
     return contributed_ <
-           std::min(consumed_ + layout_.ahead[member_], last_) * layout_.ring.parts();
+           std::min(consumed_ + layout_.ahead[member_], last_) * layout_.ring.join_count();
   }
   /// Parts of all calls that this rank has contributed to.
   std::uint64_t contributed() const noexcept { return contributed_; }
@@ -406,7 +509,7 @@ class SharedRing {
     return {.first = block_ + layout_.arrived(0, 0),
             .stride = SharedRingLayout::line_bytes,
             .count = layout_.ids(),
-            .copies = layout_.laps.in_flight,
+            .copies = layout_.copies(),
             .consumed = reinterpret_cast<std::uint64_t*>(block_ + layout_.consumed(member_))};
   }
 
@@ -421,16 +524,10 @@ class SharedRing {
   /// Whether the node need not wait for that rank to join its contributions to a lap.
   bool is_open_to(std::uint32_t member, std::uint64_t lap) const noexcept {
     return word(layout_.contributed(member)).load(std::memory_order_acquire) >=
-               lap * layout_.ring.parts() &&
+               lap * layout_.ring.join_count() &&
            word(layout_.consumed(member)).load(std::memory_order_acquire) +
                    layout_.laps.in_flight >=
                lap;
-  }
-  /// Whether a chunk comes over the network.
-  bool comes(const plan::RingChunk& chunk) const noexcept {
-    return chunk.stage == plan::RingChunk::Stage::allgather
-               ? chunk.block != layout_.ring.own_block()
-               : chunk.block != layout_.ring.node;
   }
   bool has_arrived(const plan::RingChunk& chunk, std::uint64_t lap) const noexcept {
     return word(layout_.arrived(layout_.copy_of(lap), layout_.ring.id_of(chunk)))
@@ -438,7 +535,7 @@ class SharedRing {
   }
   bool is_claimed(const plan::RingChunk& chunk, std::uint64_t lap) const noexcept {
     return word(layout_.claimed(layout_.copy_of(lap), layout_.ring.id_of(chunk)))
-               .load(std::memory_order_relaxed) >= lap;
+               .load(std::memory_order_relaxed) >= 2 * lap;
   }
 
   /// Says that this rank will not touch the block any more.
@@ -454,6 +551,7 @@ class SharedRing {
   /// How far this rank has come in a lap, counted from the first task and result on.
   struct Progress {
     std::uint32_t tasks_claimed = 0;  // by any rank
+    std::uint32_t joins_done = 0;     // likewise; of a reduce_scatter
     std::uint32_t results_copied = 0;
   };
   /// What this rank has seen of the words of another one.
@@ -493,21 +591,23 @@ class SharedRing {
   template <ForwardingFabric F>
   bool contribute_ahead(std::uint64_t laps, const Execution& execution, F& fabric) noexcept {
     const std::uint64_t ahead = std::min<std::uint64_t>(laps, layout_.ahead[member_]);
-    const std::uint64_t parts = layout_.ring.parts();
+    const std::uint64_t parts = layout_.ring.join_count();
     const std::uint64_t end = std::min(consumed_ + ahead, last_) * parts;
     if (contributed_ >= end) return false;
     const std::uint64_t of_lap = contributed_ / parts + 1;
-    const std::size_t begin = layout_.lap_in_call(in_call(of_lap)).source.offset;
     std::byte* const there = contribution_of(member_, of_lap);
     std::size_t bytes = 0;
     do {
       const plan::RingChunk chunk =
           layout_.ring.task(static_cast<std::uint32_t>(contributed_ % parts), 0);
-      const Range range = layout_.part_of(chunk, in_call(of_lap)).source;
-      if (range.bytes > 0)
-        std::memcpy(there + range.offset, execution.memory.source + begin + range.offset,
-                    range.bytes);
-      bytes += range.bytes;
+      const std::size_t offset = layout_.part_of(chunk, in_call(of_lap)).source.offset;
+      layout_.for_each_source(
+          chunk, in_call(of_lap),
+          [&](std::size_t in_buffer, std::size_t in_part, std::size_t length, std::uint32_t) {
+            if (length > 0)
+              std::memcpy(there + offset + in_part, execution.memory.source + in_buffer, length);
+            bytes += length;
+          });
       ++contributed_;
     } while (contributed_ % parts != 0 && bytes < bytes_at_a_time);
     moved_bytes_ += bytes;
@@ -550,8 +650,8 @@ class SharedRing {
   bool has_contributions(std::uint64_t lap, std::uint32_t index, const plan::RingChunk& chunk,
                          F& fabric) noexcept {
     const std::uint32_t sub_blocks = layout_.ring.sub_blocks;
-    const std::uint64_t needed =
-        (lap - 1) * layout_.ring.parts() + index / sub_blocks * sub_blocks + chunk.sub_block + 1;
+    const std::uint64_t needed = (lap - 1) * layout_.ring.join_count() +
+                                 index / sub_blocks * sub_blocks + chunk.sub_block + 1;
     for (std::uint32_t member = 0; member < layout_.members; ++member) {
       if (seen_[member].contributed < needed) look_at(member, fabric);
       if (seen_[member].contributed < needed) return false;
@@ -559,10 +659,18 @@ class SharedRing {
     return true;
   }
 
-  bool is_over(std::uint64_t lap) const noexcept {
-    const Progress& progress = progress_[layout_.copy_of(lap)];
-    return progress.tasks_claimed == layout_.ring.task_count() &&
-           progress.results_copied == layout_.ring.parts();
+  bool is_over(std::uint64_t lap) noexcept {
+    Progress& progress = progress_[layout_.copy_of(lap)];
+    if (progress.tasks_claimed != layout_.ring.task_count() ||
+        progress.results_copied != layout_.ring.result_count())
+      return false;
+    if (layout_.ring.phases != plan::RingPhases::reduce_scatter) return true;
+    for (; progress.joins_done < layout_.ring.join_count(); ++progress.joins_done) {
+      const plan::RingChunk chunk = layout_.ring.task(progress.joins_done, first_);
+      if (word(claimed_word_of(chunk, lap)).load(std::memory_order_acquire) < 2 * lap + 1)
+        return false;
+    }
+    return true;
   }
 
   template <ForwardingFabric F>
@@ -588,11 +696,11 @@ class SharedRing {
     for (std::uint32_t index = claimed; index < end; ++index) {
       const plan::RingChunk chunk = layout_.ring.task(index, first_);
       if (is_claimed(chunk, lap)) continue;
-      if (comes(chunk) ? !has_arrived(chunk, lap) : !may_begin(lap)) continue;
+      if (layout_.ring.comes(chunk) ? !has_arrived(chunk, lap) : !may_begin(lap)) continue;
       const bool is_joined = chunk.stage == plan::RingChunk::Stage::reduce_scatter;
       if (is_joined && !has_contributions(lap, index, chunk, fabric)) continue;
       // A rank that could not send the chunk leaves it to others.
-      if (layout_.ring.has_next())
+      if (layout_.ring.goes_on(next_of(chunk)))
         if (const Status status = fabric.room(); status != Status::ok) return status;
       if (!claim(chunk, lap)) continue;
       moved = true;
@@ -610,13 +718,21 @@ class SharedRing {
                layout_.ring.task_count();
   }
 
+  std::size_t claimed_word_of(const plan::RingChunk& chunk, std::uint64_t lap) const noexcept {
+    return layout_.claimed(layout_.copy_of(lap), layout_.ring.id_of(chunk));
+  }
   bool claim(const plan::RingChunk& chunk, std::uint64_t lap) noexcept {
-    std::atomic_ref<std::uint64_t> claimed =
-        word(layout_.claimed(layout_.copy_of(lap), layout_.ring.id_of(chunk)));
+    std::atomic_ref<std::uint64_t> claimed = word(claimed_word_of(chunk, lap));
     std::uint64_t earlier = claimed.load(std::memory_order_relaxed);
-    while (earlier < lap)
-      if (claimed.compare_exchange_weak(earlier, lap, std::memory_order_relaxed)) return true;
+    while (earlier < 2 * lap)
+      if (claimed.compare_exchange_weak(earlier, 2 * lap, std::memory_order_relaxed)) return true;
     return false;
+  }
+
+  /// As what a chunk goes on, once this node has joined it.
+  plan::RingChunk next_of(plan::RingChunk chunk) const noexcept {
+    if (layout_.ring.completes(chunk)) chunk.stage = plan::RingChunk::Stage::allgather;
+    return chunk;
   }
 
   /// Combines a claimed chunk with the contributions of this node, and sends it on.
@@ -632,16 +748,26 @@ class SharedRing {
       return contribution_of(member, lap) + part.source.offset;
     };
     moved_bytes_ += part.source.bytes;
-    std::uint32_t member = 0;
-    if (layout_.ring.begins_with(chunk) && part.source.bytes > 0)
-      std::memcpy(block_ + place, contribution(member++), part.source.bytes);
-    if (part.element_count > 0)
-      for (; member < layout_.members; ++member)
-        execution.reduction.combine(contribution(member), block_ + place, part.element_count,
-                                    execution.reduction.context);
-    plan::RingChunk next = chunk;
-    if (is_complete) next.stage = plan::RingChunk::Stage::allgather;
-    if (layout_.ring.has_next())
+    if (layout_.ring.phases == plan::RingPhases::allgather) {
+      layout_.for_each_target(
+          chunk, in_call(lap),
+          [&](std::size_t, std::size_t in_part, std::size_t bytes, std::uint32_t member) {
+            std::memcpy(block_ + place + in_part, contribution(member) + in_part, bytes);
+          });
+    } else {
+      std::uint32_t member = 0;
+      if (layout_.ring.begins_with(chunk) && part.source.bytes > 0)
+        std::memcpy(block_ + place, contribution(member++), part.source.bytes);
+      if (part.element_count > 0)
+        for (; member < layout_.members; ++member)
+          execution.reduction.combine(contribution(member), block_ + place, part.element_count,
+                                      execution.reduction.context);
+    }
+    // Before anybody can have the chunk: a rank that stops here would say it too late.
+    if (layout_.ring.phases == plan::RingPhases::reduce_scatter)
+      fabric.publish(address_of(claimed_word_of(chunk, lap)), 2 * lap + 1, 0);
+    const plan::RingChunk next = next_of(chunk);
+    if (layout_.ring.goes_on(next))
       if (const Status status = forward(next, place, lap, fabric); status != Status::ok)
         return status;
     if (is_complete)
@@ -664,7 +790,7 @@ class SharedRing {
                         .bytes = part.source.bytes,
                         .word = layout_.arrived(copy, id),
                         .number = copy * layout_.ids() + id,
-                        .parity = static_cast<std::uint32_t>(lap / layout_.laps.in_flight & 1),
+                        .parity = static_cast<std::uint32_t>(lap / layout_.copies() & 1),
                         .lap = lap});
     detail::check(status != Status::in_progress, "a chunk is claimed when there is room for it",
                   lap);
@@ -686,23 +812,37 @@ class SharedRing {
 
   template <ForwardingFabric F>
   bool copy_a_result(const Execution& execution, F& fabric) noexcept {
-    std::uint32_t& copied = progress_[layout_.copy_of(lap())].results_copied;
-    if (copied == layout_.ring.parts()) return false;
+    Progress& progress = progress_[layout_.copy_of(lap())];
+    std::uint32_t& copied = progress.results_copied;
+    if (copied == layout_.ring.result_count()) return false;
+    // The last result says that the lap is consumed, and so that all that comes to this node in it
+    // has come (tutti/detail/republished.hpp).  In a reduce_scatter, results alone do not say that.
+    if (copied + 1 == layout_.ring.result_count() &&
+        layout_.ring.phases == plan::RingPhases::reduce_scatter &&
+        progress.tasks_claimed != layout_.ring.task_count())
+      return false;
     const Result result = result_of(lap(), copied);
-    std::byte* const target = execution.memory.target +
-                              layout_.lap_in_call(in_call(lap())).target.offset +
-                              result.part.target.offset;
+    const auto copy_from = [&](const std::byte* place) {
+      std::size_t bytes = 0;
+      layout_.for_each_target(
+          result.chunk, in_call(lap()),
+          [&](std::size_t in_buffer, std::size_t in_part, std::size_t length, std::uint32_t) {
+            if (length > 0)
+              std::memcpy(execution.memory.target + in_buffer, place + in_part, length);
+            bytes += length;
+          });
+      count_copied(bytes, fabric);
+    };
     if (!layout_.keeps_results_of(member_)) {
       if (!has_arrived(result.chunk, lap())) return false;
-      copy(result.place, target, result.part.target.bytes, fabric);
+      copy_from(result.place);
     } else {
-      const std::uint64_t number = (lap() - 1) * layout_.ring.parts() + copied;
+      const std::uint64_t number = (lap() - 1) * layout_.ring.result_count() + copied;
       if (word(layout_.taken(member_)).load(std::memory_order_acquire) >= 2 * (number + 1)) {
-        copy(contribution_of(member_, lap()) + result.part.source.offset, target,
-             result.part.target.bytes, fabric);
+        copy_from(contribution_of(member_, lap()) + result.part.source.offset);
       } else {
         if (!has_arrived(result.chunk, lap()) || !take(member_, number)) return false;
-        copy(result.place, target, result.part.target.bytes, fabric);
+        copy_from(result.place);
         word(layout_.taken(member_)).store(2 * (number + 1), std::memory_order_release);
         publish_if_last(member_, number, fabric);
       }
@@ -712,8 +852,7 @@ class SharedRing {
   }
 
   template <ForwardingFabric F>
-  void copy(const std::byte* from, std::byte* into, std::size_t bytes, F& fabric) noexcept {
-    if (bytes > 0) std::memcpy(into, from, bytes);
+  void count_copied(std::size_t bytes, F& fabric) noexcept {
     moved_bytes_ += bytes;
     ++position_;
     fabric.saw();
@@ -730,8 +869,9 @@ class SharedRing {
   /// If it was the last result of its lap, that rank has consumed the lap.
   template <ForwardingFabric F>
   void publish_if_last(std::uint32_t member, std::uint64_t number, F& fabric) noexcept {
-    if ((number + 1) % layout_.ring.parts() == 0)
-      fabric.publish(address_of(layout_.consumed(member)), (number + 1) / layout_.ring.parts(), 0);
+    const std::uint64_t count = layout_.ring.result_count();
+    if ((number + 1) % count == 0)
+      fabric.publish(address_of(layout_.consumed(member)), (number + 1) / count, 0);
   }
 
   /// Copies a result, into the area of a rank that has not consumed a lap and so keeps this node
@@ -743,7 +883,7 @@ class SharedRing {
     const std::uint32_t member = members_open_;
     assert(member < layout_.members);
     if (member == member_ || !layout_.keeps_results_of(member)) return false;
-    const std::uint64_t parts = layout_.ring.parts();
+    const std::uint64_t parts = layout_.ring.result_count();
     const std::uint64_t number = word(layout_.taken(member)).load(std::memory_order_acquire) / 2;
     const std::uint64_t lap = number / parts + 1;
     if (lap > blocked - in_flight) return false;  // it has consumed enough, as will be seen
@@ -752,8 +892,10 @@ class SharedRing {
     if (!take(member, number)) return false;
     const Result result = result_of(lap, static_cast<std::uint32_t>(number % parts));
     assert(has_arrived(result.chunk, lap));
-    copy(result.place, contribution_of(member, lap) + result.part.source.offset,
-         result.part.source.bytes, fabric);
+    if (result.part.source.bytes > 0)
+      std::memcpy(contribution_of(member, lap) + result.part.source.offset, result.place,
+                  result.part.source.bytes);
+    count_copied(result.part.source.bytes, fabric);
     fabric.publish(address_of(layout_.taken(member)), 2 * (number + 1), 0);
     publish_if_last(member, number, fabric);
     return true;

@@ -305,7 +305,10 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   if (operation.ring()) {
     const plan::RingLaps& laps = operation.ring()->laps();
     parameters.insert(parameters.end(), {laps.count, laps.in_flight});
-    for (const std::uint64_t number : {card.element_count, std::uint64_t{card.element_bytes}})
+    std::vector<std::uint64_t> numbers{card.element_count, card.element_bytes};
+    const std::span<const std::size_t> blocks = operation.ring()->block_elements();
+    numbers.insert(numbers.end(), blocks.begin(), blocks.end());
+    for (const std::uint64_t number : numbers)
       parameters.insert(parameters.end(), {static_cast<std::uint32_t>(number),
                                            static_cast<std::uint32_t>(number >> 32)});
   }
@@ -444,7 +447,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   operation->uses_network = is_simulated || !partners_of(*operation).empty();
   if (operation->uses_network) ++communicator.context.live_network_operations;
   if (operation->plan.algorithm == name_of(Algorithm::shared_ring))
-    operation->calls.emplace<SharedRingOperation>(*operation, request);
+    operation->calls.emplace<SharedRingOperation>(*operation, request, completed);
   else
     lay_out_memory(*operation, request, completed);
   stage_partials(*operation);

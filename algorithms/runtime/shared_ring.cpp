@@ -35,7 +35,7 @@ plan::RingLapLimits limits_of(const Context::Implementation& context, const plan
   }
   if (republishes)
     limits.in_flight_max =
-        std::max<std::uint32_t>(verbs::Immediate::slots_max / (2 * ring.parts()), 1);
+        std::max<std::uint32_t>(verbs::Immediate::slots_max / (ring.copies_each() * ring.ids()), 1);
   return limits;
 }
 
@@ -56,6 +56,10 @@ std::uint32_t waiting_max_of(const Communicator::Implementation& communicator) {
 plan::RingAsked asked_of(const tune::CollectiveRequest& asked) {
   return asked.algorithm == Algorithm::shared_ring ? plan::RingAsked::by_name
                                                    : plan::RingAsked::unasked;
+}
+
+const char* instead_of(const tune::CollectiveRequest& asked) {
+  return asked.collective == tune::Collective::allreduce ? "ring" : "automatic";
 }
 
 bool gets_on_while_it_waits(const Context::Implementation& context) {
@@ -86,14 +90,94 @@ bool has_room_for_ring(const Communicator::Implementation& communicator,
   });
 }
 
+bool tell_ring_room(Communicator& handle, const tune::CollectiveRequest& asked, bool is_usable,
+                    std::vector<std::uint64_t>& row) {
+  Communicator::Implementation& communicator = handle.implementation();
+  const tune::Topology topology = communicator.topology();
+  if (topology.shares_cpus || topology.node_count() <= 2 || topology.largest_node() > 1)
+    return false;
+  communicator.reap();  // what is destroyed takes no room
+  row.push_back(is_usable && has_room_for_ring(communicator, asked) ? 1 : 0);
+  return true;
+}
+
+tune::RingRoom split_off_ring_room(std::vector<std::uint64_t>& rows,
+                                   const Communicator::Implementation& communicator) {
+  const std::vector<std::uint64_t> has_room =
+      split_off_last(rows, communicator.exchange.rank_count());
+  return std::find(has_room.begin(), has_room.end(), std::uint64_t{0}) == has_room.end()
+             ? tune::RingRoom::there
+             : tune::RingRoom::missing;
+}
+
+std::string SharedRingOperation::whose() const {
+  return std::string(operation_.name) + ": algorithm shared_ring";
+}
+
+void SharedRingOperation::lay_out_blocks(const Completed& completed) {
+  const Communicator::Implementation& communicator = operation_.communicator;
+  const std::vector<engine::Part>& of_rank = completed.blocks.of_rank;
+  const bool gathers = layout_.ring.phases == plan::RingPhases::allgather;
+  const std::size_t element_bytes = layout_.element_bytes;
+  const auto nodes = plan::members_of_nodes(static_cast<std::uint32_t>(of_rank.size()),
+                                            communicator.neighbours.nodes.node);
+  engine::RingBlocks& blocks = layout_.blocks;
+  blocks.sources.resize(nodes.size());
+  blocks.targets.resize(nodes.size());
+  for (std::uint32_t block = 0; block < layout_.ring.nodes; ++block) {
+    std::size_t begin = 0;
+    const std::vector<Rank>& members = nodes[layout_.ring.node_of(block)];
+    for (std::uint32_t member = 0; member < members.size(); ++member) {
+      const std::size_t rank = index_of(members[member]);
+      const engine::Part& part = of_rank[rank];
+      const bool is_own = members[member] == self_;
+      const std::size_t bytes = gathers ? part.target.bytes : part.source.bytes;
+      if (bytes > 0 && (is_own || !gathers))
+        blocks.sources[block].push_back({begin, bytes, part.source.offset, member});
+      if (bytes > 0 && (is_own || gathers))
+        blocks.targets[block].push_back({begin, bytes, part.target.offset, member});
+      begin += bytes;
+    }
+    blocks.elements.push_back(begin / element_bytes);
+  }
+}
+
+void SharedRingOperation::cut(const tune::CollectiveRequest& asked, std::uint32_t largest_node) {
+  // Where blocks differ, as if all were as long as the longest: chunks are cut by it.
+  const std::size_t elements = layout_.element_count, bytes = elements * layout_.element_bytes;
+  layout_.laps =
+      plan::shared_ring_laps(layout_.ring.parts(), elements, layout_.element_bytes,
+                             limits_of(operation_.communicator.context, layout_.ring, largest_node,
+                                       bytes, asked_of(asked), republishes_));
+  if (layout_.ring.phases != plan::RingPhases::both) layout_.cut_blocks();
+  layout_.ahead.assign(members_.size(), layout_.laps.in_flight);
+  const std::size_t message_bytes_max = std::min<std::size_t>(
+      operation_.communicator.context.fabric.port().description.attributes.max_msg_sz,
+      UINT32_MAX / 2);
+  if (layout_.chunk_bytes_max() > message_bytes_max)
+    throw Error(ErrorCode::limit_exceeded,
+                whose() + " cuts the payload into " + std::to_string(layout_.laps.count) + " x " +
+                    std::to_string(layout_.ring.parts()) + " chunks of up to " +
+                    std::to_string(layout_.chunk_bytes_max()) +
+                    " bytes, which exceeds the device's " + std::to_string(message_bytes_max) +
+                    " bytes a message; lower TUTTI_CHUNK_BYTES or use " + instead_of(asked));
+}
+
 SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
-                                         const OperationRequest& request)
+                                         const OperationRequest& request,
+                                         const Completed& completed)
     : operation_(operation),
       self_(operation.communicator.exchange.self()),
       republishes_(operation.communicator.context.shared_notifications ==
                    SharedNotifications::republished) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const tune::CollectiveRequest& asked = completed.asked;
+  if (communicator.context.clock.is_simulated() && !republishes_)
+    throw Error(ErrorCode::unsupported,
+                whose() +
+                    " polls words in memory, and in virtual time only messages let time pass: "
+                    "expected TUTTI_SHARED_NOTIFICATIONS=republished there, or automatic");
   const std::vector<Node>& node_of = communicator.neighbours.nodes.node;
   const auto nodes =
       plan::members_of_nodes(static_cast<std::uint32_t>(communicator.process_of.size()), node_of);
@@ -101,41 +185,29 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
   const std::uint32_t node = index_of(node_of[index_of(self_)]);
   members_ = nodes[node];
   before_ = nodes[(node + node_count - 1) % node_count];
-
-  const std::size_t element_bytes = request.asked.reduction.element_bytes;
-  layout_ = {
-      .ring = {.nodes = node_count, .node = node, .sub_blocks = operation.plan.parts / node_count},
-      .members = static_cast<std::uint32_t>(members_.size()),
-      .element_count = request.asked.element_count,
-      .element_bytes = element_bytes};
-  const std::size_t largest_node = plan::largest_node_of(node_of);
-  layout_.laps = plan::shared_ring_laps(
-      layout_.ring.parts(), layout_.element_count, element_bytes,
-      limits_of(communicator.context, layout_.ring, static_cast<std::uint32_t>(largest_node),
-                layout_.element_count * element_bytes, asked_of(request.asked), republishes_));
-  layout_.ahead.assign(members_.size(), layout_.laps.in_flight);
+  layout_ = {.ring = {.nodes = node_count,
+                      .node = node,
+                      .sub_blocks = operation.plan.parts / node_count,
+                      .phases = tune::phases_of(asked.collective)},
+             .members = static_cast<std::uint32_t>(members_.size()),
+             .element_count = asked.element_count,
+             .element_bytes = asked.reduction.element_bytes};
+  if (layout_.ring.phases != plan::RingPhases::both) {
+    lay_out_blocks(completed);
+    layout_.element_count = plan::ring_elements_to_cut(layout_.blocks.elements);
+  }
+  cut(asked, static_cast<std::uint32_t>(plan::largest_node_of(node_of)));
   is_timed_ = communicator.context.clock.is_simulated() && members_.size() > 1;
   engine::Execution& execution = operation.execution;
   execution.memory.source = static_cast<const std::byte*>(request.source);
   execution.memory.target = static_cast<std::byte*>(request.target);
-  const std::size_t chunk_bytes = layout_.part_of({.block = 0, .sub_block = 0}, 0).source.bytes;
-  const std::size_t message_bytes_max =
-      std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
-  if (chunk_bytes > message_bytes_max)
-    throw Error(ErrorCode::limit_exceeded,
-                "allreduce: algorithm shared_ring cuts the payload into " +
-                    std::to_string(layout_.laps.count) + " x " +
-                    std::to_string(layout_.ring.parts()) + " chunks of up to " +
-                    std::to_string(chunk_bytes) + " bytes, which exceeds the device's " +
-                    std::to_string(message_bytes_max) +
-                    " bytes a message; lower TUTTI_CHUNK_BYTES or use ring");
   const auto member = static_cast<std::uint32_t>(
       std::find(members_.begin(), members_.end(), self_) - members_.begin());
   limit_what_waits();
   // Room for the contributions to a whole payload, so that nobody has to wait for this rank after
   // start(); or else for the laps in flight.
   ahead_ = layout_.laps.count;
-  const bool is_asked_for = asked_of(request.asked) == plan::RingAsked::by_name;
+  const bool is_asked_for = asked_of(asked) == plan::RingAsked::by_name;
   if (layout_.laps.count > layout_.laps.in_flight && members_.size() > 1 &&
       (is_asked_for || leaves_as_much(communicator.context, own_bytes(member)))) {
     operation.block = allocate_block(communicator.context, own_bytes(member));
@@ -144,23 +216,24 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
     ahead_ = layout_.laps.in_flight;
     operation.block = allocate_block(communicator.context, own_bytes(member));
   }
+  const plan::RingPhases phases = layout_.ring.phases;
   if (operation.block == nullptr)
-    throw Error(
-        ErrorCode::limit_exceeded,
-        "allreduce: algorithm shared_ring keeps " +
-            (is_first() ? "2 x " + std::to_string(layout_.laps.in_flight) + " blocks of " +
-                              std::to_string(layout_.block_bytes_of_lap()) + " bytes, 2 x " +
-                              std::to_string(layout_.laps.in_flight) + " + "
-                        : "") +
-            std::to_string(ahead_) + " laps of " + std::to_string(layout_.lap_bytes()) +
-            " bytes, the words of " + std::to_string(layout_.laps.in_flight) + " x " +
-            std::to_string(layout_.ids()) + " chunks, at " +
-            (is_first() ? "the first rank of a node" : "each rank") + " and needs " +
-            std::to_string(own_bytes(member)) + " bytes of its arena (largest gap " +
-            std::to_string(fabric.arena().largest_gap()) + " of " +
-            std::to_string(fabric.arena().size()) +
-            "): raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
-            "operations");
+    throw Error(ErrorCode::limit_exceeded,
+                whose() + " keeps " +
+                    (is_first() && phases != plan::RingPhases::allgather
+                         ? "2 x " + std::to_string(layout_.laps.in_flight) + " blocks of " +
+                               std::to_string(layout_.block_bytes_of_lap()) + " bytes, "
+                         : "") +
+                    (is_first() ? "2 x " + std::to_string(layout_.laps.in_flight) + " + " : "") +
+                    std::to_string(ahead_) + " laps of " + std::to_string(layout_.lap_bytes()) +
+                    " bytes, the words of " + std::to_string(layout_.copies()) + " x " +
+                    std::to_string(layout_.ids()) + " chunks, at " +
+                    (is_first() ? "the first rank of a node" : "each rank") + " and needs " +
+                    std::to_string(own_bytes(member)) + " bytes of its arena (largest gap " +
+                    std::to_string(fabric.arena().largest_gap()) + " of " +
+                    std::to_string(fabric.arena().size()) +
+                    "): raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use " +
+                    instead_of(asked) + ", or destroy operations");
   if (is_first()) block_ = operation.block;
   acknowledged_ =
       reinterpret_cast<std::uint64_t*>(operation.block + layout_.bytes_of(member, ahead_));
@@ -225,7 +298,7 @@ void SharedRingOperation::join(std::span<const RingDoor> doors) {
     verbs::Connection& connection = communicator.connection_to(step.peer);
     if (const std::string reason = republishes_ ? "" : connection.why_not_worded(); !reason.empty())
       throw Error(ErrorCode::unsupported,
-                  "allreduce: algorithm shared_ring " + reason + "; or use ring");
+                  whose() + " " + reason + "; or use " + instead_of(operation_.asked));
     if (step.action == plan::Action::put) {
       connection_ = &connection;
       next_ = doors[index_of(step.peer)];
@@ -271,11 +344,12 @@ void SharedRingOperation::greet() {
       fabric.drain(operation_.channel.network, context.clock,
                    deadline.remaining(context.clock.now()), [](std::uint64_t) { return false; });
   if (connection_->failed)
-    throw Error(ErrorCode::peer_failed, "allreduce: the next node cannot be written to");
+    throw Error(ErrorCode::peer_failed,
+                std::string(operation_.name) + ": the next node cannot be written to");
   if (!has_left)
     throw Error(ErrorCode::timed_out,
-                "allreduce: the next node could not be written to within half of the set-up "
-                "timeout");
+                std::string(operation_.name) +
+                    ": the next node could not be written to within half of the set-up timeout");
 }
 
 void SharedRingOperation::hear(std::span<const Verdict> greeters) noexcept {
@@ -390,7 +464,7 @@ void SharedRingOperation::for_each_that_comes(F&& look) const {
     for (std::uint32_t part = 0; part < layout_.ring.parts(); ++part) {
       const plan::RingChunk chunk{stage, part / layout_.ring.sub_blocks,
                                   part % layout_.ring.sub_blocks};
-      if (ring_->comes(chunk)) look(chunk, ring_->has_arrived(chunk, ring_->lap()));
+      if (layout_.ring.comes(chunk)) look(chunk, ring_->has_arrived(chunk, ring_->lap()));
     }
 }
 

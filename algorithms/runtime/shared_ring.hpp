@@ -38,6 +38,7 @@
 namespace tutti::runtime {
 
 struct OperationRequest;
+struct Completed;
 
 /// By which a rank's peers get into the block of its node.
 struct RingDoor {
@@ -56,12 +57,22 @@ struct RingDoor {
 bool has_room_for_ring(const Communicator::Implementation& communicator,
                        const tune::CollectiveRequest& asked);
 
+/// Adds to this rank's row, which is not empty, whether it has room for the ring, and returns
+/// whether it has added that.  It depends on the nodes alone, so that the rows of all ranks have
+/// one length, whatever each asks for.  What is not `is_usable` will be refused.
+bool tell_ring_room(Communicator& communicator, const tune::CollectiveRequest& asked,
+                    bool is_usable, std::vector<std::uint64_t>& row);
+/// Takes what ranks say about their room for a shared ring out of their rows, where it is last.
+tune::RingRoom split_off_ring_room(std::vector<std::uint64_t>& rows,
+                                   const Communicator::Implementation& communicator);
+
 class SharedRingOperation {
  public:
   /// Cuts the payload, and this rank's area out of the arena, with the block if it is the first of
   /// its node.
   /// Throws Error{limit_exceeded}.
-  SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
+  SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request,
+                      const Completed& completed);
 
   /// How many messages, an even number, can be on their way along a connection to this rank, and
   /// take a receive; none with words.
@@ -73,6 +84,8 @@ class SharedRingOperation {
 
   /// How the payload goes around, which must be alike on all ranks.
   const plan::RingLaps& laps() const noexcept { return layout_.laps; }
+  /// Elements of the blocks of the nodes, likewise; none of an allreduce.
+  std::span<const std::size_t> block_elements() const noexcept { return layout_.blocks.elements; }
 
   /// Finds block and areas of the node at the places of all ranks; they lie in registered memory.
   RingDoor open(std::span<const Places> places);
@@ -145,7 +158,12 @@ class SharedRingOperation {
     std::uint64_t written = 0;
   };
 
+  /// "allgather: algorithm shared_ring".
+  std::string whose() const;
   bool is_first() const noexcept { return members_.front() == self_; }
+  /// One half of the ring: which rank has what in which block.
+  void lay_out_blocks(const Completed& completed);
+  void cut(const tune::CollectiveRequest& asked, std::uint32_t largest_node);
   detail::Clock& clock() const noexcept;
   void limit_what_waits() noexcept;
   std::size_t own_bytes(std::uint32_t member) const noexcept;

@@ -15,15 +15,14 @@
 #include "plan/allreduce/nway.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/ring.hpp"
-#include "plan/allreduce/shared_ring.hpp"
 #include "plan/allreduce/two_partial.hpp"
-#include "plan/cost/shared_ring_time.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
+#include "tune/shared_ring_rows.hpp"
 #include "tune/vectors.hpp"
 
 namespace tutti::tune {
@@ -318,7 +317,8 @@ plan::Buffers buffers_of(const CollectiveRequest& request) {
   return request.zero_copy ? plan::Buffers::registered : plan::Buffers::anywhere;
 }
 
-/// Whether the payload is worth dividing; alike for all schedules that do.
+}  // namespace
+
 std::string why_not_divided(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (query.topology.rank_count == 1) return "there is one rank";
@@ -331,6 +331,8 @@ std::string why_not_divided(const Query& query) {
   return request.element_count < query.topology.rank_count ? "there are fewer elements than ranks"
                                                            : "";
 }
+
+namespace {
 
 /// Whether all ranks may be connected with each other unasked.
 bool may_connect_all(const Query& query) {
@@ -473,76 +475,6 @@ std::string why_not_canonical_halving_unasked(const Query& query) {
                  query.request.partners_max
              ? "a context does not hold so many connections"
              : "";
-}
-
-std::uint32_t shared_ring_sub_blocks(const Query& query) {
-  return plan::shared_ring_sub_blocks(query.topology.rank_count, query.topology.node_of,
-                                      query.request.bytes());
-}
-
-std::string why_not_shared_ring(const Query& query) {
-  const CollectiveRequest& request = query.request;
-  if (request.across == Across::leader || request.across == Across::lanes)
-    return std::string("goes by nodes itself, and not across ") + name_of(request.across) +
-           "; leave across out";
-  const std::uint32_t nodes = query.topology.node_count();
-  if (!plan::is_shared_ring(nodes, shared_ring_sub_blocks(query)))
-    return "numbers 2 N C chunks, at most " + std::to_string(plan::shared_ring_ids_max) + ": " +
-           std::to_string(nodes) + " nodes are more";
-  return "";
-}
-
-plan::RingShape ring_shape(const Query& query) {
-  return {.nodes = query.topology.node_count(),
-          .members = query.topology.largest_node(),
-          .sub_blocks = shared_ring_sub_blocks(query)};
-}
-
-/// The laps of a payload of so many elements, as they are cut where nobody asks for chunks.
-plan::RingLaps ring_laps(const CollectiveRequest& request, const plan::RingShape& shape,
-                         std::uint64_t element_count, std::uint64_t element_bytes) {
-  const auto asked = request.algorithm == Algorithm::shared_ring ? plan::RingAsked::by_name
-                                                                 : plan::RingAsked::unasked;
-  return plan::shared_ring_laps(
-      shape.nodes * shape.sub_blocks, element_count, element_bytes,
-      plan::shared_ring_limits(shape.nodes, shape.sub_blocks, shape.members,
-                               element_count * element_bytes, asked));
-}
-
-std::string why_not_shared_ring_unasked(const Query& query) {
-  const CollectiveRequest& request = query.request;
-  if (std::string why = why_not_divided(query); !why.empty()) return why;
-  if (request.bytes() < shared_ring_from_bytes) return "the payload is small";
-  if (query.topology.node_count() <= 2) return "there are no more than two nodes";
-  if (query.topology.largest_node() > 1)
-    return "a node has several ranks, each of which would copy its contribution and all results";
-  if (request.across != Across::automatic || request.shares_target)
-    return "it is asked how nodes enter, or the ranks of a node have one target";
-  if (request.zero_copy) return "the buffers are registered, and it would copy payloads";
-  if (query.topology.shares_cpus) return "ranks share CPUs, and each would have to run in each lap";
-  const auto needs = [&] {
-    return "it takes " + std::to_string(shared_ring_arena_bytes(request, query.topology)) +
-           " bytes of the arena of the first rank of a node";
-  };
-  switch (request.ring_room) {
-    case RingRoom::not_told:
-      return needs() + ", and no rank has told whether it has them";
-    case RingRoom::missing:
-      return needs() +
-             ", and some rank has not twice as much, has used a quarter of its receives, waits by "
-             "sleeping "
-             "(TUTTI_WAIT=block), or is given chunks (TUTTI_CHUNK_BYTES)";
-    case RingRoom::there:
-      break;
-  }
-  return "";
-}
-
-Picoseconds cost_of_shared_ring(const Query& query, const Variant&) {
-  const plan::RingShape shape = ring_shape(query);
-  const std::uint64_t bytes = price_bytes(query);
-  return plan::shared_ring_time(shape, ring_laps(query.request, shape, bytes, 1), bytes,
-                                query.network);
 }
 
 constexpr auto allreduce = Collective::allreduce;
@@ -713,37 +645,13 @@ constexpr Row table[] = {
          [](const Query& query, const Variant&, Rank self) {
            return plan::canonical_halving_allreduce(self, query.topology.rank_count);
          }},
-    {.collective = allreduce,
-     .name = "shared_ring",
-     .association = Association::expression,
-     .algorithm = Algorithm::shared_ring,
-     .keeps_rank_order = false,
-     .is_flow = true,
-     .takes = PerRoundIs::nothing,
-     .rounds = "has one node to send to,",
-     .instead = "ring",
-     .why_not = why_not_shared_ring,
-     .why_not_unasked = why_not_shared_ring_unasked,
-     .cost = cost_of_shared_ring,
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::shared_ring_plan(self, query.topology.rank_count, query.topology.node_of,
-                                         shared_ring_sub_blocks(query));
-         }},
+    shared_ring_row(allreduce, "ring"),
 };
 
 }  // namespace
 
 std::span<const Row> allreduce_rows() {
   return table;
-}
-
-std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology) {
-  const plan::RingShape shape = ring_shape({request, topology, {}});
-  const std::size_t element_bytes = std::max<std::size_t>(request.reduction.element_bytes, 1);
-  return plan::shared_ring_arena_bytes(
-      ring_laps(request, shape, request.element_count, element_bytes), shape.nodes,
-      shape.sub_blocks, shape.members, request.element_count, element_bytes);
 }
 
 }  // namespace tutti::tune

@@ -18,6 +18,7 @@
 #include "tune/asked_per_round.hpp"
 #include "tune/chunks.hpp"
 #include "tune/rows.hpp"
+#include "tune/shared_ring_rows.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -669,6 +670,7 @@ constexpr Row table[] = {
      .cost = cost_by_leaders,
      .build = [](const Query& query, const Variant&,
                  Rank self) { return plan::leader_allgather(self, query.topology.node_of); }},
+    shared_ring_row(allgather, "automatic"),
     {.collective = alltoall,
      .name = "direct",
      .also = "single_copy",
@@ -724,6 +726,7 @@ constexpr Row table[] = {
          [](const Query& query, const Variant&, Rank self) {
            return plan::canonical_halving_reduce_scatter(self, query.topology.rank_count);
          }},
+    shared_ring_row(reduce_scatter, "automatic"),
 };
 
 bool sends_partial_sums(const Query& query) {

@@ -60,7 +60,8 @@ void require(const Row& row, const Query& query) {
   if (const std::string why = why_not_served(row, request); !why.empty()) {
     std::string others = "automatic";
     for (const Row& other : named_schedules())
-      if (serves(other, request)) others += std::string(", ") + other.name;
+      if (other.collective == request.collective && serves(other, request))
+        others += std::string(", ") + other.name;
     refuse(whose, why, others);
   }
   if (row.takes == PerRoundIs::nothing && !request.per_round.empty())
@@ -90,6 +91,16 @@ void require_possible(const CollectiveRequest& request) {
     throw Error(ErrorCode::unsupported, std::string("barrier: algorithm ") +
                                             name_of(request.algorithm) +
                                             " is not offered; use automatic or dissemination");
+  const bool has_ring_alone = request.collective == Collective::allgather ||
+                              request.collective == Collective::reduce_scatter;
+  if (has_ring_alone && request.algorithm != Algorithm::automatic &&
+      request.algorithm != Algorithm::shared_ring) {
+    require_defined(request.algorithm, Algorithm::canonical_halving, name, "algorithm",
+                    "Algorithm");
+    throw Error(ErrorCode::unsupported, std::string(name) + ": algorithm " +
+                                            name_of(request.algorithm) +
+                                            " is not offered; use automatic or shared_ring");
+  }
   require_defined(request.across, Across::lanes, name, "across", "Across");
   if (request.collective == Collective::reduce && is_reproducible_in_bits(request) &&
       request.tree != Tree::automatic && request.tree != Tree::binomial)
@@ -101,10 +112,14 @@ void require_possible(const CollectiveRequest& request) {
 
 /// The row that is asked for by name; nullptr: none is.
 const Row* named_row(const CollectiveRequest& request, std::optional<Hierarchy> hierarchy) {
-  if (request.collective != Collective::allreduce || hierarchy != Hierarchy::flat ||
-      request.algorithm == Algorithm::automatic)
-    return nullptr;
-  return &row_of(request.algorithm);
+  if (request.algorithm == Algorithm::automatic) return nullptr;
+  if (request.collective == Collective::allreduce)
+    return hierarchy == Hierarchy::flat ? &row_of(request.algorithm) : nullptr;
+  if (request.collective == Collective::barrier) return nullptr;
+  const auto found = std::find_if(registry().begin(), registry().end(), [&](const Row& row) {
+    return row.collective == request.collective && row.algorithm == request.algorithm;
+  });
+  return found == registry().end() ? nullptr : &*found;
 }
 
 plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
@@ -581,8 +596,11 @@ bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topo
                           const Knowledge& knowledge) {
   // Most calls need no second choice to be made for them.
   if (request.algorithm != Algorithm::automatic || request.ring_room != RingRoom::not_told ||
-      request.bytes() < shared_ring_from_bytes || topology.shares_cpus ||
-      topology.node_count() <= 2 || topology.largest_node() > 1)
+      topology.shares_cpus || topology.node_count() <= 2 || topology.largest_node() > 1 ||
+      std::none_of(
+          registry().begin(), registry().end(),
+          [&](const Row& row) { return row.is_flow && row.collective == request.collective; }) ||
+      shared_ring_bytes(request, topology) < shared_ring_from_bytes)
     return false;
   CollectiveRequest with_room = request;
   with_room.ring_room = RingRoom::there;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/allreduce/shared_ring.hpp"
 #include "plan/core/plan.hpp"
 #include "tune/knowledge.hpp"
 #include "tune/registry.hpp"
@@ -104,6 +105,13 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
 /// verification compares their times.
 std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
                            const plan::Network& network);
+
+/// Which half of the shared ring a collective is, or both.
+plan::RingPhases phases_of(Collective collective) noexcept;
+
+/// The payload that would go along a shared ring, as if all blocks of nodes were as long as the
+/// longest.
+std::size_t shared_ring_bytes(const CollectiveRequest& request, const Topology& topology);
 
 /// What a shared ring would take of the arena of the first rank of the largest node.
 std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology);

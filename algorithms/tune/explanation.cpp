@@ -60,8 +60,8 @@ std::string Choice::explanation_for(const CollectiveRequest& asked) const {
   std::string text = "chosen: " + described(*row_, variant_);
   if (!decision_.empty())
     text += ", " + decision_;
-  else if (request_.collective == Collective::allreduce &&
-           row_->algorithm != Algorithm::automatic && row_->algorithm == asked.algorithm)
+  else if (request_.collective != Collective::barrier && row_->algorithm != Algorithm::automatic &&
+           row_->algorithm == asked.algorithm)
     text += ", which is asked for";
   else if (priced.size() < 2 && request_.algorithm == asked.algorithm)
     text += ", the only one considered";

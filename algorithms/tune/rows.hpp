@@ -98,6 +98,9 @@ inline bool may_be_lanes(const Query& query, std::uint32_t lane_count, std::uint
   return plan::is_lane_shape(lanes_of(query, lane_count, pieces), query.topology.counts());
 }
 
+/// Whether the payload of an allreduce is worth dividing; alike for all schedules that do.
+std::string why_not_divided(const Query& query);
+
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {
   return request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
 }

@@ -21,7 +21,8 @@ enum class Algorithm : std::uint8_t {
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
   ring,                     // "ring": identical bits, for large payloads on two connections
   shared_ring,              // "shared_ring": identical bits, along a ring of nodes, where any rank
-                            // of a node does the work of its node; allreduce only
+                            // of a node does the work of its node; also of an allgather(v) or a
+                            // reduce_scatter, which have no other schedule by name
   circulant,                // "circulant": identical bits, for large payloads, any number of ranks
                             // and operators that commute, on few connections
   canonical_halving,        // "canonical_halving": reproducible bits, for large payloads of many

@@ -23,6 +23,12 @@
 //  * Where some blocks of an allgatherv are far longer than others, all blocks travel piece by
 //    piece along rings of the nodes (if these have one size, and TUTTI_PER_ROUND is not set).  This
 //    takes hardly longer than the same bytes in equal blocks.
+//  * With Algorithm::shared_ring, the blocks of an allgather(v) or reduce_scatter go from node to
+//    node along the ring of that name, as in an allreduce (collectives.hpp): any rank of a node
+//    does the work of its node, and one that is stopped after start() holds up nobody.  The first
+//    rank of one of N nodes holds the laps in flight 2 times in its arena (reduce_scatter: 2 + 2/N
+//    times), and each rank its contributions as there.  A reduce_scatter takes it unasked by the
+//    rules of allreduce.
 //  * Where all ranks share a node, and nothing is combined (reduce_scatter does), blocks are not
 //    sent but read by their receivers, if the longest block has at least twice
 //    ContextOptions::single_copy_bytes and the kernel permits it.
@@ -53,6 +59,7 @@ struct AllgatherArguments {
   const void* source = nullptr;  // `bytes`
   void* target = nullptr;        // `bytes` times the number of ranks; undefined until ok
   std::size_t bytes = 0;         // of one block; the same on every rank
+  Algorithm algorithm = Algorithm::automatic;  // or shared_ring; the same on every rank
 };
 
 /// Block q of every target = the source of rank q.
@@ -62,6 +69,7 @@ struct AllgathervArguments {
   const void* source = nullptr;  // as many bytes as this rank's block has
   void* target = nullptr;
   BlockLayout blocks = {};  // of the target; sizes are the same on every rank, offsets need not be
+  Algorithm algorithm = Algorithm::automatic;  // or shared_ring; the same on every rank
 };
 
 /// Block q of every target = the source of rank q.
@@ -139,6 +147,7 @@ struct ReduceScatterArguments {
   Reduction reduction = {};                      // the same on every rank
   Agreement agreement = Agreement::identical;    // the same on every rank; each block has one
                                                  // result, so `reproducible` alone promises more
+  Algorithm algorithm = Algorithm::automatic;    // or shared_ring; the same on every rank
 };
 
 /// The target of rank p = block p of the source of rank 0 o block p of the source of rank 1 o ... .

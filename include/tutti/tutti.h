@@ -516,6 +516,8 @@ typedef struct {
   const void* source; /* `bytes`; alltoall: `bytes` for each rank */
   void* target;       /* `bytes` from each rank */
   int64_t bytes;      /* of one block */
+  int32_t algorithm;  /* of an allgather: automatic or TUTTI_ALGORITHM_SHARED_RING */
+  int32_t reserved;
 } tutti_allgather_arguments;
 typedef tutti_allgather_arguments tutti_alltoall_arguments;
 /* Block q of every target = the source of rank q. */
@@ -532,6 +534,8 @@ typedef struct {
   const void* source; /* as many bytes as this rank's block has */
   void* target;
   tutti_block_layout blocks; /* of the target; offsets may differ between ranks */
+  int32_t algorithm;         /* automatic or TUTTI_ALGORITHM_SHARED_RING */
+  int32_t reserved;
 } tutti_allgatherv_arguments;
 TUTTI_EXPORT tutti_status tutti_allgatherv_init(tutti_communicator* communicator,
                                                 const tutti_allgatherv_arguments* arguments,
@@ -591,7 +595,7 @@ typedef struct {
   const int64_t* element_counts; /* of each rank's block */
   tutti_reduction reduction;
   int32_t agreement;
-  int32_t reserved;
+  int32_t algorithm; /* automatic or TUTTI_ALGORITHM_SHARED_RING */
 } tutti_reduce_scatter_arguments;
 /* The target of rank p = block p of all sources combined. */
 TUTTI_EXPORT tutti_status tutti_reduce_scatter_init(tutti_communicator* communicator,

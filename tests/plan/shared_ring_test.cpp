@@ -1,7 +1,8 @@
 // Promise: every chunk of the ring of nodes comes to each node exactly once, but for those that the
 // node begins with and those that it completes; each block holds every node's contribution once,
-// and ends up everywhere; no node waits for a chunk that waits for it; messages are as many as the
-// formula says; and ranks agree about who sends to whom.
+// and ends up everywhere; either half of the ring alone does its part of that; no node waits for a
+// chunk that waits for it; messages are as many as the formula says; and ranks agree about who
+// sends to whom.
 #include "plan/allreduce/shared_ring.hpp"
 
 #include <gtest/gtest.h>
@@ -24,8 +25,11 @@ using test::NodeOf;
 /// Runs the tasks of all nodes, each in its order, as far as chunks have come.
 class Flow {
  public:
-  Flow(std::uint32_t nodes, std::uint32_t sub_blocks, std::uint32_t first) : first_(first) {
-    for (std::uint32_t node = 0; node < nodes; ++node) rings_.push_back({nodes, node, sub_blocks});
+  Flow(std::uint32_t nodes, std::uint32_t sub_blocks, std::uint32_t first,
+       RingPhases phases = RingPhases::both)
+      : first_(first), phases_(phases) {
+    for (std::uint32_t node = 0; node < nodes; ++node)
+      rings_.push_back({nodes, node, sub_blocks, phases});
     come_.resize(nodes);
     held_.resize(nodes);
     complete_.resize(nodes);
@@ -44,23 +48,34 @@ class Flow {
     for (std::uint32_t node = 0; node < rings_.size(); ++node) {
       const NodeRing& ring = rings_[node];
       if (next_[node] != ring.task_count()) return "stuck";
-      if (sent_[node] != 2 * (ring.nodes - 1) * ring.sub_blocks) return "number of messages";
+      const std::uint32_t halves = phases_ == RingPhases::both ? 2 : 1;
+      if (sent_[node] != halves * (ring.nodes - 1) * ring.sub_blocks) return "number of messages";
       std::set<std::uint32_t> parts;
-      for (std::uint32_t i = 0; i < ring.parts(); ++i) {
+      for (std::uint32_t i = 0; i < ring.result_count(); ++i) {
         const RingChunk chunk = ring.result(i);
+        if (phases_ == RingPhases::reduce_scatter && chunk.block != ring.own_block())
+          return "whose result";
         parts.insert(ring.part_of(chunk));
         const std::multiset<std::uint32_t>& from = complete_[node][ring.part_of(chunk)];
-        if (from.size() != ring.nodes || *from.begin() != 0 || *from.rbegin() != ring.nodes - 1 ||
-            std::set<std::uint32_t>(from.begin(), from.end()).size() != ring.nodes)
+        if (phases_ == RingPhases::allgather) {
+          if (from != std::multiset<std::uint32_t>{ring.node_of(chunk.block)})
+            return "contribution";
+        } else if (from.size() != ring.nodes || *from.begin() != 0 ||
+                   *from.rbegin() != ring.nodes - 1 ||
+                   std::set<std::uint32_t>(from.begin(), from.end()).size() != ring.nodes)
           return "contributions";
       }
-      if (parts.size() != ring.parts()) return "parts of the result";
-      for (std::uint32_t id = 0; id < 2 * ring.parts(); ++id) {
-        const bool is_own = id < ring.parts()
-                                ? id / ring.sub_blocks == node
-                                : id / ring.sub_blocks - ring.nodes == ring.own_block();
-        if (come_[node].count(id) != (is_own ? 0 : 1)) return "what comes";
-      }
+      if (parts.size() != ring.result_count()) return "parts of the result";
+      std::set<std::uint32_t> expected;
+      for (const Stage stage : {Stage::reduce_scatter, Stage::allgather})
+        for (std::uint32_t part = 0; part < ring.parts(); ++part) {
+          const RingChunk chunk{stage, part / ring.sub_blocks, part % ring.sub_blocks};
+          if (!ring.comes(chunk)) continue;
+          if (ring.id_of(chunk) >= ring.ids() || !expected.insert(ring.id_of(chunk)).second)
+            return "numbers";
+        }
+      if (come_[node] != expected) return "what comes";
+      if (expected.size() != halves * (ring.nodes - 1) * ring.sub_blocks) return "as many";
     }
     return {};
   }
@@ -79,7 +94,7 @@ class Flow {
       chunk.stage = Stage::allgather;
       complete_[node][ring.part_of(chunk)] = value;
     }
-    if (ring.has_next()) send(node, chunk, value);
+    if (ring.goes_on(chunk)) send(node, chunk, value);
     return true;
   }
 
@@ -93,6 +108,7 @@ class Flow {
   }
 
   std::uint32_t first_;
+  RingPhases phases_;
   std::vector<NodeRing> rings_;
   std::vector<std::set<std::uint32_t>> come_;  // by node: ids
   std::vector<std::map<std::uint32_t, std::multiset<std::uint32_t>>> held_, complete_;
@@ -106,6 +122,26 @@ TEST(SharedRing, brings_every_contribution_everywhere_once) {
       for (std::uint32_t first = 0; first < sub_blocks; ++first)
         EXPECT_EQ(Flow(nodes, sub_blocks, first).run(), "")
             << nodes << " nodes, " << sub_blocks << " sub-blocks, from " << first << " on";
+}
+
+TEST(SharedRing, either_half_does_its_part) {
+  for (const RingPhases phases : {RingPhases::reduce_scatter, RingPhases::allgather})
+    for (std::uint32_t nodes = 1; nodes <= 16; ++nodes)
+      for (std::uint32_t sub_blocks = 1; sub_blocks <= 5; ++sub_blocks)
+        for (std::uint32_t first = 0; first < sub_blocks; ++first)
+          EXPECT_EQ(Flow(nodes, sub_blocks, first, phases).run(), "")
+              << nodes << " nodes, " << sub_blocks << " sub-blocks, from " << first << " on";
+}
+
+/// Block i + 1 is that of node i.
+TEST(SharedRing, has_a_block_for_each_node) {
+  const NodeOf node_of{Node{0}, Node{1}, Node{0}, Node{2}};
+  const std::vector<std::size_t> of_rank{1, 20, 300, 4000};
+  EXPECT_EQ(blocks_of_ring(4, node_of, of_rank), (std::vector<std::size_t>{4000, 301, 20}));
+  EXPECT_EQ(blocks_of_ring(4, {}, of_rank), (std::vector<std::size_t>{4000, 1, 20, 300}));
+  EXPECT_EQ(ring_elements_to_cut(std::vector<std::size_t>{4000, 301, 20}), 12'000u);
+  EXPECT_EQ(ring_elements_to_cut(std::vector<std::size_t>{0, 0}), 0u);
+  EXPECT_GE(ring_elements_to_cut(std::vector<std::size_t>{SIZE_MAX, 0}), SIZE_MAX / 32);
 }
 
 TEST(SharedRing, ranks_agree_about_who_sends_to_whom) {
@@ -234,6 +270,9 @@ TEST(SharedRing, counts_its_chunks) {
   EXPECT_TRUE(is_shared_ring(64, 256));
   EXPECT_FALSE(is_shared_ring(64, 257));
   EXPECT_FALSE(is_shared_ring(0, 1));
+  EXPECT_TRUE(is_shared_ring(64, 256, RingPhases::allgather));
+  EXPECT_FALSE(is_shared_ring(64, 256, RingPhases::reduce_scatter));
+  EXPECT_TRUE(is_shared_ring(63, 256, RingPhases::reduce_scatter));
 }
 
 }  // namespace

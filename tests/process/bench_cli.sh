@@ -126,6 +126,14 @@ virtual_time() {
   # Chunks that are republished cost what those of a plan do: 6 hops of o + L + o_r.
   expect 0 '"algorithm":"shared_ring",.*"median_ns":5407\..*"correct":true' "$bench" allreduce \
     --local 4 --virtual-time --algorithm shared_ring --bytes 8 --iterations 2 --check --format json
+  # One half of the ring: 3 hops, of an allgather and of a reduce_scatter, and what bounds it.
+  expect 0 '"collective":"allgather",.*"algorithm":"shared_ring",.*"correct":true' "$bench" allgather \
+    --local 4 --virtual-time --algorithm shared_ring --bytes 64K --iterations 2 --check --format json
+  expect 0 '/bound' "$bench" reduce_scatter --local 4 --virtual-time \
+    --algorithm shared_ring --bytes 256K --iterations 2 --check
+  expect 0 '"collective":"allgatherv",.*"algorithm":"shared_ring",.*"correct":true' "$bench" \
+    allgatherv --local 6 --ranks-per-node 2 --virtual-time --algorithm shared_ring --bytes 8K \
+    --distribution decreasing --iterations 2 --check --format json
   # o + L + 64 G + o_r
   expect 0 '"notify":"flag".*"median_ns":909.412,.*"correct":true' "$bench" allreduce --local 2 \
     --virtual-time --notify flag --bytes 8 --check --format json

@@ -211,6 +211,10 @@ static void blocks(const place* here) {
       .struct_size = sizeof gather_all, .source = &self, .target = theirs, .bytes = 4};
   CALL(tutti_allgather_init(here->communicator, &gather_all, &operation, &failure));
   for (int q = 0; q < count; ++q) CHECK(theirs[q] == q);
+  memset(theirs, 0, sizeof theirs);
+  gather_all.algorithm = TUTTI_ALGORITHM_SHARED_RING;
+  CALL(tutti_allgather_init(here->communicator, &gather_all, &operation, &failure));
+  for (int q = 0; q < count; ++q) CHECK(theirs[q] == q);
 
   for (int p = 0; p < count; ++p) mine[p] = 10 * self + p;
   tutti_alltoall_arguments exchange = {
@@ -489,6 +493,8 @@ static void bad_input(const place* here, int everywhere) {
     typedef tutti_allgather_arguments type;
     REFUSES(type, tutti_allgather_init, bytes, -8, "allgather: bytes -8: expected 0 or more");
     REFUSES(type, tutti_alltoall_init, bytes, -8, "alltoall: bytes -8: expected 0 or more");
+    REFUSES(type, tutti_allgather_init, algorithm, 99, "algorithm 99: expected 0 .. ");
+    REFUSES(type, tutti_alltoall_init, algorithm, 11, "algorithm 11: expected 0: an alltoall has");
   }
   {
     const tutti_allgatherv_arguments right = {.struct_size = sizeof right,
@@ -499,6 +505,7 @@ static void bad_input(const place* here, int everywhere) {
     REFUSES(type, tutti_allgatherv_init, blocks.bytes, bad, "blocks.bytes[1] -8: expected 0");
     REFUSES(type, tutti_allgatherv_init, blocks.offsets, bad, "blocks.offsets[1] -8: expected 0");
     REFUSES(type, tutti_allgatherv_init, blocks.bytes, NULL, "blocks.bytes NULL: expected one for");
+    REFUSES(type, tutti_allgatherv_init, algorithm, -1, "algorithm -1: expected 0 .. ");
   }
   {
     const tutti_alltoallv_arguments right = {.struct_size = sizeof right,
@@ -540,6 +547,7 @@ static void bad_input(const place* here, int everywhere) {
                                                   .reduction = sum};
     typedef tutti_reduce_scatter_arguments type;
     REFUSES(type, tutti_reduce_scatter_init, element_counts, bad, "element_counts[1] -8: expected");
+    REFUSES(type, tutti_reduce_scatter_init, algorithm, 99, "algorithm 99: expected 0 .. ");
   }
   {
     tutti_communicator* part = NULL;

@@ -150,8 +150,18 @@ Operation operation_of(const Case& one, Communicator& communicator,
                                           .reduction = sum,
                                           .root = Rank{0}});
     case allgather:
-      return tutti::allgather(communicator,
-                              {.source = source.data(), .target = target.data(), .bytes = bytes});
+      return tutti::allgather(communicator, {.source = source.data(),
+                                             .target = target.data(),
+                                             .bytes = bytes,
+                                             .algorithm = one.algorithm});
+    case reduce_scatter:
+      return tutti::reduce_scatter(
+          communicator, {.source = source.data(),
+                         .target = target.data(),
+                         .element_counts = std::vector<std::size_t>(one.rank_count,
+                                                                    one.elements / one.rank_count),
+                         .reduction = sum,
+                         .algorithm = one.algorithm});
     case alltoall:
       return tutti::alltoall(communicator,
                              {.source = source.data(), .target = target.data(), .bytes = bytes});
@@ -159,7 +169,6 @@ Operation operation_of(const Case& one, Communicator& communicator,
     case scatter:
     case scan:
     case exscan:
-    case reduce_scatter:
     case allreduce_ssp:
       break;
   }
@@ -450,6 +459,31 @@ TEST(NodeTime, of_the_shared_ring_is_its_price) {
     EXPECT_NEAR(price / time, 1, shape.per_node == 1 ? 0.02 : 0.08)
         << shape.text() << ": " << price / 1e6 << " and " << time / 1e6 << " us";
   }
+}
+
+/// Nor does either half of it cost anything else.
+TEST(NodeTime, of_either_half_of_the_shared_ring_is_its_price) {
+  const MachineFile file;
+  for (const tune::Collective collective :
+       {tune::Collective::allgather, tune::Collective::reduce_scatter})
+    for (const RingShape& shape : {RingShape{4, 1, 1u << 20},
+                                   {16, 1, 1u << 20},
+                                   {8, 1, 256u << 10},
+                                   {4, 1, 4u << 20},
+                                   {8, 1, 64u << 10}}) {
+      Case one = allreduce_of(shape);
+      one.collective = collective;
+      one.algorithm = Algorithm::shared_ring;
+      if (collective == tune::Collective::allgather) one.elements /= one.rank_count;
+      const auto ends = measured(one);
+      tune::CollectiveRequest request = request_of(one);
+      request.algorithm = Algorithm::shared_ring;
+      const auto price =
+          static_cast<double>(tune::choose(request, topology_of(one), machine).cost());
+      const auto time = static_cast<double>(*std::max_element(ends.begin(), ends.end()));
+      EXPECT_NEAR(price / time, 1, 0.03) << tune::name_of(collective) << ", " << shape.text()
+                                         << ": " << price / 1e6 << " and " << time / 1e6 << " us";
+    }
 }
 
 /// And where it is taken because of its price, it is faster than what is taken where some rank has

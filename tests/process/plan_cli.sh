@@ -38,7 +38,16 @@ json() {
       dissemination) check at_least "1 2 5 8 13 16 31" --algorithm "$name" --op max --dtype int64 ;;
       automatic | canonical_dissemination) # a block that comes twice is left unread
         check at_least "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
-      shared_ring) refuse 'shared_ring has no fixed plan' --ranks 5 --algorithm "$name" ;;
+      shared_ring)
+        refuse 'shared_ring has no fixed plan' --ranks 5 --algorithm "$name"
+        for collective in allgather reduce_scatter; do
+          refuse "$collective: algorithm shared_ring has no fixed plan" --ranks 5 --algorithm "$name" \
+            --collective $collective
+          expect 0 'chosen: shared_ring, which is asked for' --ranks 5 --algorithm "$name" \
+            --collective $collective --explain
+          refuse 'algorithm ring is not offered; use automatic or shared_ring' --ranks 5 \
+            --algorithm ring --collective $collective
+        done ;;
       nway_inverse) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype int64 ;;
       canonical_halving) check exactly "1 2 3 5 7 8 31 49 65" --algorithm "$name" --dtype double ;;
       *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;

@@ -37,7 +37,8 @@ struct Stops {
   std::optional<SharedNotifications> shared_notifications = {};
   std::size_t chunk_bytes = 0;  // 0: as payloads are cut by default
   std::size_t elements = 3001, arena_bytes = 4u << 20;
-  std::vector<std::string> said = {};  // by rank: what it says when its patience is over
+  std::vector<std::string> said = {};             // by rank: what it says when its patience is over
+  RingJob::Kind kind = RingJob::Kind::allreduce;  // of blocks: `elements` are those of all together
 };
 
 void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
@@ -56,20 +57,18 @@ int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
   const bool is_victim =
       std::find(stops.victims.begin(), stops.victims.end(), self) != stops.victims.end();
   board.process[self] = ::getpid();
-  std::vector<double> source(stops.elements), target(stops.elements);
-  AllreduceArguments arguments = arguments_of(source, target);
-  arguments.algorithm = stops.algorithm;
-  Operation operation = allreduce(communicator, arguments);
+  std::vector<std::size_t> counts(ranks, stops.elements / ranks);
+  counts[0] += stops.elements % ranks;
+  if (stops.kind == RingJob::Kind::allgather) counts[0] = counts.back();
+  RingJob job(stops.kind, communicator, counts);
+  Operation operation = job.make(communicator, stops.algorithm);
   std::uint64_t call = 0;
   std::uint32_t barriers = 0;
-  const auto fill = [&] {
-    ++call;
-    for (std::size_t i = 0; i < source.size(); ++i) source[i] = value_of<double>(self, call, i);
-  };
+  const auto fill = [&] { job.fill(++call); };
   const auto calls = [&](std::uint64_t count) {
     while (count-- > 0) {
       fill();
-      if (!run_once(operation) || !is_right(target, ranks, call, BuiltIn::sum)) return false;
+      if (!run_once(operation) || !job.is_right(call)) return false;
     }
     return true;
   };
@@ -86,7 +85,7 @@ int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
       if (!is_victim && operation.start() != Status::ok) return 2;
       if (operation.wait(30s) != Status::ok) return 3;
       if (!is_victim) note_longest(board.without_ns[i], Clock::now() - begin);
-      if (!is_right(target, ranks, call, BuiltIn::sum)) return 4;
+      if (!job.is_right(call)) return 4;
     }
     fill();
     board.barrier(ranks, barriers);
@@ -104,7 +103,7 @@ int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
       if (status != Status::ok) outcome = status == Status::timed_out ? 7 : 8;
       if (!stops.said.empty() && !tells(operation.describe(), {stops.said[self].c_str()}))
         outcome = 13;
-      if (status == Status::ok && !is_right(target, ranks, call, BuiltIn::sum)) return 9;
+      if (status == Status::ok && !job.is_right(call)) return 9;
       if (++board.done == others * (i + 1))
         for (const std::uint32_t victim : stops.victims) {
           if (is_stopped(board.process[victim])) ++board.still_stopped;
@@ -112,7 +111,7 @@ int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
         }
       if (status != Status::ok && operation.wait(30s) != Status::ok) return 10;
     }
-    if (!is_right(target, ranks, call, BuiltIn::sum)) return 11;
+    if (!job.is_right(call)) return 11;
     if (!calls(3)) return 12;
   }
   return outcome;
@@ -165,6 +164,21 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_a_payload_of_more_laps_than_are
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
+}
+
+/// Blocks of one lap, and of six with room for contributions to all of them.
+TEST(SharedRing, nor_does_one_that_is_stopped_in_either_half) {
+  using Kind = RingJob::Kind;
+  for (const Kind kind : {Kind::allgather, Kind::allgatherv, Kind::reduce_scatter})
+    for (Stops stops : {Stops{{2, 2}, {0}}, Stops{{2, 2}, {3}, 0}, Stops{{3, 1, 2}, {1, 5}}})
+      for (const std::size_t chunk_bytes : {0u, 1024u}) {
+        stops.kind = kind;
+        stops.chunk_bytes = chunk_bytes;
+        const auto board = shared_board();
+        EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
+            << text_of(stops.shape) << ", first victim " << stops.victims[0] << ", chunks of "
+            << chunk_bytes;
+      }
 }
 
 /// In the default arena.

@@ -1,6 +1,6 @@
-// Promise: Algorithm::shared_ring gives right results, the same bits on all ranks, for every shape
-// of nodes, count, type and operator; what cannot be done is refused with the reason; a late, a
-// dead and a departed rank are named.
+// Promise: Algorithm::shared_ring gives right results, of allreduce, allgather(v) and
+// reduce_scatter, the same bits on all ranks, for every shape of nodes, count, type and operator;
+// what cannot be done is refused with the reason; a late, a dead and a departed rank are named.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -69,6 +69,65 @@ int check_all(Exchange& exchange, const Shape& shape) {
   if (const int code = check_calls<std::uint64_t>(communicator, 300, BuiltIn::sum, true, 50, true))
     return 40 + code;
   return 0;
+}
+
+/// Blocks of one length, of different ones, some of them empty, and of none at all; in place or
+/// not.
+int check_halves(Communicator& communicator, std::size_t about, std::uint64_t calls) {
+  using Kind = RingJob::Kind;
+  std::mt19937 random(1);  // the same on all ranks
+  std::vector<std::size_t> differing(communicator.rank_count());
+  for (std::size_t& count : differing)
+    count = random() % 3 == 0 ? 0 : static_cast<std::size_t>(random()) % about;
+  std::vector<std::size_t> only_last(communicator.rank_count(), 0);
+  only_last.back() = about;
+  int code = 0;
+  for (const Kind kind : {Kind::allgather, Kind::allgatherv, Kind::reduce_scatter})
+    for (const std::vector<std::size_t>& counts :
+         {std::vector<std::size_t>{about}, {0}, {1}, differing, only_last})
+      for (const bool in_place : {false, true}) {
+        ++code;
+        if (kind == Kind::allgather && counts.size() > 1) continue;
+        RingJob job(kind, communicator, counts, in_place);
+        Operation operation = job.make(communicator);
+        if (operation.algorithm() != "shared_ring") return code;
+        for (std::uint64_t call = 1; call <= calls; ++call) {
+          job.fill(call);
+          if (!run_once(operation) || !job.is_right(call)) return code;
+        }
+      }
+  return 0;
+}
+
+const std::vector<Shape> half_shapes = {{3},       {1, 1},    {1, 1, 1},    {2, 2},
+                                        {3, 1, 2}, {2, 2, 2}, {1, 1, 1, 1}, {4, 4}};
+
+/// `run` is run_local() or run_local_threads(); chunks of 256 bytes make many laps.
+template <class Run>
+void expect_halves_right(const std::vector<Shape>& some, Run&& run) {
+  for (const Shape& shape : some)
+    for (const std::size_t chunk_bytes : {0u, 256u})
+      EXPECT_EQ(codes_of(run({.rank_count = ranks_of(shape)},
+                             [&](Exchange& exchange) {
+                               Context context =
+                                   context_of(exchange, shape, 1u << 20, {}, chunk_bytes);
+                               Communicator communicator(context, exchange);
+                               return check_halves(communicator, 700, 4);
+                             })),
+                std::vector<int>(ranks_of(shape)))
+          << text_of(shape) << ", chunks of " << chunk_bytes;
+}
+
+TEST(SharedRing, either_half_is_right_for_every_shape_and_blocks_of_any_lengths) {
+  expect_halves_right(
+      all_or_few<Shape>(half_shapes, {{1, 1}, {2, 2}, {4, 4}}),
+      [](const LocalOptions& options, const auto& rank) { return run_local(options, rank); });
+}
+
+TEST(SharedRing, either_half_is_right_for_threads) {
+  expect_halves_right({{3}, {2, 2}, {1, 2, 1}}, [](const LocalOptions& options, const auto& rank) {
+    return run_local_threads(options, rank);
+  });
 }
 
 const std::vector<Shape> shapes = {{1},    {4},       {1, 1},    {1, 1, 1}, {2, 2},
@@ -373,6 +432,76 @@ TEST(SharedRing, what_cannot_be_done_is_refused_by_all_ranks) {
       return 7;
     // None of this has spoiled anything.
     return check_calls<double>(communicator, 100, BuiltIn::sum, false, 10, false);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+/// The text of the error by which a job is refused; empty: it is made.
+std::string refusal_of(RingJob& job, Communicator& communicator, ErrorCode expected,
+                       Algorithm algorithm = Algorithm::shared_ring) {
+  try {
+    Operation operation = job.make(communicator, algorithm);
+  } catch (const Error& error) {
+    return error.code() == expected ? error.what() : std::string("another code: ") + error.what();
+  }
+  return {};
+}
+
+TEST(SharedRing, halves_that_cannot_be_are_refused_by_all_ranks) {
+  using Kind = RingJob::Kind;
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context = context_of(exchange, {1}, 64u << 10);
+    Communicator communicator(context, exchange);
+    const std::uint32_t self = index_of(communicator.rank());
+    int code = 0;
+    for (const Kind kind : {Kind::allgather, Kind::allgatherv, Kind::reduce_scatter}) {
+      code += 10;
+      RingJob good(kind, communicator, {100}),
+          other(kind, communicator, {99u + (self == 2 ? 1 : 0)}),
+          large(kind, communicator, {100'000});
+      if (!tells(refusal_of(other, communicator, ErrorCode::mismatch), {"rank"})) return code + 1;
+      if (!tells(refusal_of(large, communicator, ErrorCode::limit_exceeded),
+                 {"shared_ring keeps", "laps of", "of 65536", "TUTTI_ARENA_BYTES"}))
+        return code + 2;
+      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
+        if (!tells(refusal_of(good, communicator, ErrorCode::unsupported, algorithm),
+                   {"is not offered; use automatic or shared_ring"}))
+          return code + 3;
+      if (!tells(refusal_of(good, communicator, ErrorCode::invalid_argument, Algorithm{99}),
+                 {"algorithm 99 is none"}))
+        return code + 4;
+      // Ranks that do not want the same: none waits for another.
+      if (!tells(refusal_of(good, communicator, ErrorCode::mismatch,
+                            self == 1 ? Algorithm::automatic : Algorithm::shared_ring),
+                 {"shared_ring"}))
+        return code + 5;
+      Operation operation = good.make(communicator);
+      good.fill(1);
+      if (!run_once(operation) || !good.is_right(1)) return code + 6;
+    }
+    std::vector<double> source(400), target(100);
+    const auto refused = [&](const Reduction& reduction, Agreement agreement,
+                             std::initializer_list<const char*> words) {
+      try {
+        Operation operation =
+            reduce_scatter(communicator, {.source = source.data(),
+                                          .target = target.data(),
+                                          .element_counts = std::vector<std::size_t>(4, 100),
+                                          .reduction = reduction,
+                                          .agreement = agreement,
+                                          .algorithm = Algorithm::shared_ring});
+      } catch (const Error& error) {
+        return error.code() == ErrorCode::unsupported && tells(error.what(), words);
+      }
+      return false;
+    };
+    if (!refused({.combine = subtract, .element_bytes = 8}, Agreement::identical,
+                 {"reduce_scatter: algorithm shared_ring", "does not commute", "use automatic"}))
+      return 1;
+    if (!refused(built_in_reduction(BuiltIn::sum, ElementType::float64), Agreement::reproducible,
+                 {"promises no more than identical", "use automatic"}))
+      return 2;
+    return 0;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }

@@ -1,5 +1,6 @@
 // Promise: any rank of a node takes the chunks of the ring that it finds, and all results are
-// right, however ranks and chunks are delayed, for every shape of nodes and every count.  A rank
+// right, however ranks and chunks are delayed, for every shape of nodes and every count, of an
+// allreduce, an allgather and a reduce_scatter, whose blocks may differ.  A rank
 // that stops once it has contributed holds up no other rank, and finds its own result whenever it
 // goes on, also where a payload has many laps and there is room for its contributions to all.  A
 // payload of many laps needs memory for a few, and no lap overwrites what is still read: with ranks
@@ -304,6 +305,84 @@ TEST(SharedRing, gives_right_results_for_payloads_of_many_laps) {
           EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(way) << seed;
           EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
         }
+}
+
+constexpr plan::RingPhases halves[] = {plan::RingPhases::reduce_scatter,
+                                       plan::RingPhases::allgather};
+
+/// Blocks of one length, and of different ones, some of them empty.
+std::vector<std::vector<std::size_t>> blocks_of(const std::vector<std::uint32_t>& shape) {
+  std::size_t ranks = 0;
+  for (const std::uint32_t members : shape) ranks += members;
+  std::vector<std::size_t> differing(ranks, 3);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    differing[rank] = rank % 3 == 1 ? 0 : rank * rank + 1;
+  return {std::vector<std::size_t>(ranks, 9), differing};
+}
+
+TEST(Halves, give_right_results_however_late_anything_is) {
+  for (const plan::RingPhases phases : halves)
+    for (const auto& shape : shapes)
+      for (const auto& of_rank : blocks_of(shape))
+        for (const std::uint32_t sub_blocks : {0u, 5u})
+          for (const bool republished : {false, true})
+            for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+              World world({shape, 0, sub_blocks, {}, 0, phases, of_rank},
+                          {.seed = seed, .republished = republished});
+              EXPECT_TRUE(world.run(12)) << "stuck: " << text_of(shape) << " seed " << seed;
+              EXPECT_EQ(world.wrong() + world.refused(), 0u) << text_of(shape) << seed;
+            }
+}
+
+TEST(Halves, give_right_results_for_payloads_of_many_laps) {
+  for (const plan::RingPhases phases : halves)
+    for (const auto& shape : shapes)
+      for (const LongWay& way : long_ways)
+        for (const auto& of_rank : blocks_of(shape))
+          for (const bool republished : {false, true})
+            for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+              World world({shape, 0, 0, way.laps, way.ahead, phases, of_rank},
+                          {.seed = seed, .republished = republished});
+              EXPECT_TRUE(world.run(5)) << "stuck: " << text_of(shape) << text_of(way) << seed;
+              EXPECT_EQ(world.wrong() + world.refused(), 0u)
+                  << text_of(shape) << text_of(way) << seed;
+              const plan::NodeRing& ring = world.members()[0].ring->layout().ring;
+              EXPECT_LE(world.waiting_max(), way.laps.in_flight * plan::shared_ring_waiting_max(
+                                                                      ring.nodes, ring.sub_blocks))
+                  << text_of(shape) << text_of(way);
+            }
+}
+
+/// All but one rank of each node contribute to a whole payload, and stop.
+TEST(Halves, a_rank_that_has_contributed_everything_holds_up_nobody) {
+  for (const plan::RingPhases phases : halves)
+    for (const auto& shape : shapes)
+      for (const LongWay& way : long_ways)
+        for (const auto& of_rank : blocks_of(shape)) {
+          const std::uint64_t seed = 1 + shape.size() + way.laps.count;
+          World world({shape, 0, 0, way.laps, way.laps.count, phases, of_rank}, {.seed = seed});
+          ASSERT_TRUE(world.run(2));
+          std::vector<std::uint32_t> stopped;
+          for (const Member& member : world.members())
+            if (member.local != seed % shape[member.node]) stopped.push_back(member.rank);
+          for (const std::uint32_t rank : stopped) world.start(world.members()[rank]);
+          EXPECT_TRUE(world.run(3, stopped)) << text_of(shape) << text_of(way);
+          EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(way);
+          EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+        }
+}
+
+TEST(Halves, ranks_that_say_too_early_that_they_have_consumed_a_lap_would_spoil_it) {
+  for (const plan::RingPhases phases : halves) {
+    std::uint64_t wrong = 0;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      World world({{2, 2, 2}, 33, 0, {.count = 6, .in_flight = 1}, 3, phases},
+                  {.seed = seed, .consumed_early = true});
+      const bool ended = world.run(4);
+      wrong += world.wrong() + (ended ? 0 : 1);
+    }
+    EXPECT_GT(wrong, 0u);
+  }
 }
 
 TEST(SharedRing, a_rank_that_stops_after_it_has_contributed_holds_up_nobody) {

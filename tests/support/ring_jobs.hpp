@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 #include <tutti/tutti.hpp>
+#include <utility>
 #include <vector>
 
 #include "support/device.hpp"
@@ -90,6 +91,105 @@ bool is_right(const std::vector<T>& target, std::uint32_t ranks, std::uint64_t c
     if (got[i] != expected[i % period]) return false;
   return true;
 }
+
+/// A collective along the shared ring, on one rank: its buffers and what should be in them.  Those
+/// of blocks have as many elements for each rank as `counts` says.
+class RingJob {
+ public:
+  enum class Kind { allreduce, allgather, allgatherv, reduce_scatter };
+
+  RingJob(Kind kind, const Communicator& communicator, std::vector<std::size_t> counts,
+          bool in_place = false)
+      : kind_(kind),
+        self_(index_of(communicator.rank())),
+        ranks_(communicator.rank_count()),
+        counts_(std::move(counts)),
+        in_place_(in_place) {
+    counts_.resize(ranks_, counts_.back());
+    for (const std::size_t count : counts_) {
+      begins_.push_back(all_);
+      all_ += count;
+    }
+    source_.resize(gathers() ? counts_[self_] : all_);
+    target_.resize(kind == Kind::reduce_scatter ? counts_[self_] : all_);
+    // The blocks of an allgatherv lie in another order, and apart.
+    if (kind == Kind::allgatherv) {
+      std::size_t place = 0;
+      for (std::size_t rank = ranks_; rank-- > 0; place += counts_[rank] + 1) begins_[rank] = place;
+      target_.resize(place);
+    }
+  }
+
+  Operation make(Communicator& communicator, Algorithm algorithm = Algorithm::shared_ring) {
+    const Reduction sum = built_in_reduction(BuiltIn::sum, ElementType::float64);
+    if (kind_ == Kind::allreduce)
+      return tutti::allreduce(communicator, {.source = read(),
+                                             .target = target_.data(),
+                                             .element_count = all_,
+                                             .reduction = sum,
+                                             .algorithm = algorithm});
+    if (kind_ == Kind::allgather)
+      return tutti::allgather(communicator, {.source = read(),
+                                             .target = target_.data(),
+                                             .bytes = counts_[0] * sizeof(double),
+                                             .algorithm = algorithm});
+    if (kind_ == Kind::reduce_scatter)
+      return tutti::reduce_scatter(communicator, {.source = read(),
+                                                  .target = written(),
+                                                  .element_counts = counts_,
+                                                  .reduction = sum,
+                                                  .algorithm = algorithm});
+    BlockLayout blocks;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      blocks.bytes.push_back(counts_[rank] * sizeof(double));
+      blocks.offsets.push_back(begins_[rank] * sizeof(double));
+    }
+    return tutti::allgatherv(
+        communicator,
+        {.source = read(), .target = target_.data(), .blocks = blocks, .algorithm = algorithm});
+  }
+
+  void fill(std::uint64_t call) {
+    std::fill(target_.begin(), target_.end(), -1.0);
+    double* const into = read();
+    for (std::size_t i = 0; i < source_.size(); ++i) into[i] = value_of<double>(self_, call, i);
+  }
+
+  bool is_right(std::uint64_t call) const {
+    if (kind_ == Kind::allreduce) return test::is_right(target_, ranks_, call, BuiltIn::sum);
+    if (gathers()) {
+      for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+        for (std::size_t i = 0; i < counts_[rank]; ++i)
+          if (target_[begins_[rank] + i] != value_of<double>(rank, call, i)) return false;
+      return true;
+    }
+    const double* const got = in_place_ ? source_.data() + begins_[self_] : target_.data();
+    for (std::size_t i = 0; i < counts_[self_]; ++i) {
+      double expected = 0;
+      for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+        expected += value_of<double>(rank, call, begins_[self_] + i);
+      if (got[i] != expected) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool gathers() const { return kind_ == Kind::allgather || kind_ == Kind::allgatherv; }
+  /// In place, the block of this rank, or the whole payload of an allreduce, is in the other
+  /// buffer.
+  double* read() {
+    if (!in_place_ || kind_ == Kind::reduce_scatter) return source_.data();
+    return target_.data() + (gathers() ? begins_[self_] : 0);
+  }
+  double* written() { return in_place_ ? source_.data() + begins_[self_] : target_.data(); }
+
+  Kind kind_;
+  std::uint32_t self_, ranks_;
+  std::vector<std::size_t> counts_, begins_ = {};  // by rank, in elements
+  std::size_t all_ = 0;
+  bool in_place_;
+  std::vector<double> source_ = {}, target_ = {};
+};
 
 /// What forked ranks see together.
 struct Board {

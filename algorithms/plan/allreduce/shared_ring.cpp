@@ -8,7 +8,7 @@
 
 namespace tutti::plan {
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
-                                     std::uint64_t payload_bytes) {
+                                     std::uint64_t payload_bytes, RingPhases phases) {
   // By LogGP the ring is bound by bandwidth once C blocks take longer than one hop with its
   // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.  Of smaller payloads, nodes of one
   // rank have so many that chunks have 8 KiB, which take 1.2 us of a port (FDR); in nodes of
@@ -24,8 +24,11 @@ std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const N
   else if (ranks == 1 && node_count > 2)
     wanted =
         std::clamp<std::uint64_t>(payload_bytes / node_count / chunk_bytes, 1, of_large_payload);
+  // Chunks of one block more are numbered in a reduce_scatter.
+  const std::uint64_t numbered =
+      std::uint64_t{node_count} + (phases == RingPhases::reduce_scatter ? 1 : 0);
   return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(shared_ring_ids_max / 2 / node_count, 1, wanted));
+      std::clamp<std::uint64_t>(shared_ring_ids_max / 2 / numbered, 1, wanted));
 }
 
 RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
@@ -93,16 +96,58 @@ std::uint64_t shared_ring_arena_bytes(const RingLaps& laps, std::uint32_t nodes,
          laps.in_flight * (3 * lap + 2 * block);
 }
 
-bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {
-  return nodes > 0 && sub_blocks > 0 &&
-         2 * std::uint64_t{nodes} * sub_blocks <= shared_ring_ids_max;
+std::uint64_t longest_lap(const RingLaps& laps,
+                          std::span<const std::size_t> block_elements) noexcept {
+  std::uint64_t elements = 0;
+  for (const std::size_t block : block_elements) elements += quotient_up(block, laps.count);
+  return elements;
+}
+
+std::uint64_t shared_ring_arena_bytes(const RingLaps& laps, const NodeRing& ring,
+                                      std::uint32_t members,
+                                      std::span<const std::size_t> block_elements,
+                                      std::uint64_t element_bytes) noexcept {
+  assert(ring.phases != RingPhases::both && block_elements.size() == ring.nodes);
+  const std::uint64_t lap = whole_lines(longest_lap(laps, block_elements) * element_bytes);
+  const std::uint64_t longest = *std::max_element(block_elements.begin(), block_elements.end());
+  const std::uint64_t block = ring.phases == RingPhases::allgather
+                                  ? 0
+                                  : whole_lines(quotient_up(longest, laps.count) * element_bytes);
+  const std::uint64_t copies = std::uint64_t{ring.copies_each()} * laps.in_flight;
+  constexpr std::uint64_t words_of_chunk = 2, words_of_rank = 3;
+  return (copies * words_of_chunk * ring.ids() + members * words_of_rank) * line_bytes +
+         copies * (lap + block) + laps.in_flight * lap;
+}
+
+std::vector<std::size_t> blocks_of_ring(std::uint32_t rank_count, std::span<const Node> node_of,
+                                        std::span<const std::size_t> of_rank) {
+  assert(of_rank.size() == rank_count);
+  std::vector<std::size_t> blocks(node_count_of(node_of, rank_count));
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    const std::uint32_t node = node_of.empty() ? rank : index_of(node_of[rank]);
+    blocks[(node + 1) % blocks.size()] += of_rank[rank];
+  }
+  return blocks;
+}
+
+std::size_t ring_elements_to_cut(std::span<const std::size_t> block_elements) noexcept {
+  assert(!block_elements.empty());
+  const std::size_t longest = *std::max_element(block_elements.begin(), block_elements.end());
+  const std::size_t most = SIZE_MAX / 16 / block_elements.size();
+  return block_elements.size() * std::min(longest, most);
+}
+
+bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks, RingPhases phases) noexcept {
+  const std::uint64_t numbered =
+      std::uint64_t{nodes} + (phases == RingPhases::reduce_scatter ? 1 : 0);
+  return nodes > 0 && sub_blocks > 0 && 2 * numbered * sub_blocks <= shared_ring_ids_max;
 }
 
 Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                      std::uint32_t sub_blocks) {
+                      std::uint32_t sub_blocks, RingPhases phases) {
   const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
   const auto node_count = static_cast<std::uint32_t>(nodes.size());
-  assert(is_shared_ring(node_count, sub_blocks) && index_of(self) < rank_count);
+  assert(is_shared_ring(node_count, sub_blocks, phases) && index_of(self) < rank_count);
   const std::uint32_t own = node_of.empty() ? index_of(self) : index_of(node_of[index_of(self)]);
   const std::vector<Rank>& here = nodes[own];
   Plan plan;
@@ -112,7 +157,8 @@ Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node>
   plan.parts = static_cast<std::uint16_t>(std::min(node_count * sub_blocks, 65535u));
   plan.payloads = 0;  // what chunks hold is no business of these steps
   plan.all_alike = false;
-  plan.per_round.assign(std::size_t{2} * (node_count - 1), sub_blocks);
+  plan.per_round.assign((phases == RingPhases::both ? std::size_t{2} : 1) * (node_count - 1),
+                        sub_blocks);
   const auto await = [&](Rank peer, std::uint32_t round) {
     plan.steps.push_back(
         {.action = Action::await, .slot = plan.slot_count++, .round = round, .peer = peer});

@@ -52,4 +52,76 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   return before + beside(along, static_cast<Picoseconds>(chunks) * of_chunk) + result;
 }
 
+Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const RingLaps& laps,
+                             std::span<const std::size_t> block_bytes, const Network& network) {
+  assert(ring.phases != RingPhases::both && block_bytes.size() == ring.nodes && members > 0);
+  const bool combines = ring.phases == RingPhases::reduce_scatter;
+  const LogGP& between = network.between;
+  const NodeMemory& inside = network.inside;
+  const std::uint64_t chunks_of_block = std::uint64_t{laps.count} * ring.sub_blocks;
+  const auto chunk_of = [&](std::size_t bytes) {
+    return (std::uint64_t{bytes} + chunks_of_block - 1) / chunks_of_block;
+  };
+  const auto port_of = [&](std::size_t bytes) {
+    return static_cast<Picoseconds>(chunks_of_block) *
+           std::max(between.gap, between.per_byte.of(chunk_of(bytes)));
+  };
+  const std::uint64_t longest = chunk_of(*std::max_element(block_bytes.begin(), block_bytes.end()));
+  const Picoseconds hops = ring.nodes - 1, lap_count = laps.count, sub_blocks = ring.sub_blocks;
+  const Picoseconds joined =
+      combines ? static_cast<Picoseconds>(members) * between.work_time(longest) : 0;
+  const Picoseconds result = inside.receive_overhead + inside.read_per_byte.of(longest);
+  const Picoseconds last =
+      hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
+  const Picoseconds hop =
+      last + between.per_byte.of(longest) + joined + (members > 1 ? result / 2 : 0);
+
+  // A node sends all blocks but one.
+  Picoseconds sent = 0, least = 0, most = 0;
+  std::uint64_t total = 0;
+  for (const std::size_t bytes : block_bytes) {
+    const Picoseconds port = port_of(bytes);
+    least = sent == 0 ? port : std::min(least, port);
+    most = std::max(most, port);
+    sent += port;
+    total += bytes;
+  }
+  if (hops == 0) sent = most = 0;
+  sent -= hops == 0 ? 0 : least;
+  const Picoseconds each = std::max(between.gap, between.per_byte.of(longest));
+  const Picoseconds way = hops * hop;  // of a chunk
+  const Picoseconds work = lap_count * hops * sub_blocks * joined / members;
+  const Picoseconds busy = std::max(sent, work);
+  // Blocks that are alike follow each other.  Behind a long one all wait, in every window: for two
+  // thirds of its way, which is measured.
+  const Picoseconds behind_longest =
+      most - std::min(each, most) + std::max(way, lap_count * way / laps.in_flight * 2 / 3);
+  Picoseconds along = std::max(
+      {busy + (busy > way ? last + joined : 0), behind_longest, lap_count * way / laps.in_flight});
+  if (combines && lap_count > 1 && ring.nodes > 2 && sent > work) {
+    // A node that combines its own block, of a lap, sends nothing.  Its port goes on with what is
+    // left to send of the other laps in flight.
+    const Picoseconds held = sub_blocks * joined - (static_cast<Picoseconds>(laps.in_flight) - 1) *
+                                                       (sent - work) / lap_count;
+    along += std::max<Picoseconds>(held, 0) * (2 * lap_count - 1) / 2;
+  }
+  if (members == 1) return along;
+
+  // A rank stores what it contributes, copies what it gets, and combines every M-th chunk.
+  const std::uint64_t own = total / ring.nodes / members;
+  const Picoseconds chunks = lap_count * ring.parts();
+  const Picoseconds combined = combines
+                                   ? (Picoseconds{members} * ring.nodes - 1) *
+                                         (chunks * between.work + between.work_per_byte.of(total)) /
+                                         ring.nodes / members
+                                   : 0;
+  const Picoseconds taken = combines ? lap_count * ring.sub_blocks : chunks;
+  const Picoseconds ranks =
+      inside.per_byte.of(combines ? total : own) + inside.read_per_byte.of(combines ? own : total) +
+      combined + taken * inside.receive_overhead +
+      chunks * 2 * (inside.receive_overhead + between.receive_overhead) / members;
+  const Picoseconds mine = inside.store_time(longest) + inside.latency + joined;
+  return mine + beside(along, ranks) + result;
+}
+
 }  // namespace tutti::plan

@@ -27,6 +27,19 @@ TEST(SharedRing, words_order_the_laps_of_a_payload) {
                   0u);
 }
 
+/// One half of the ring, of blocks that differ.
+TEST(SharedRing, words_order_either_half) {
+  using Shape = std::vector<std::uint32_t>;
+  for (const plan::RingPhases phases :
+       {plan::RingPhases::reduce_scatter, plan::RingPhases::allgather})
+    for (const Shape& shape : {Shape{3}, Shape{1, 1}, Shape{2, 2}, Shape{1, 2, 1}})
+      for (const plan::RingLaps& laps : {plan::RingLaps{}, plan::RingLaps{5, 2}})
+        for (const std::uint32_t ahead : {2u, laps.count})
+          EXPECT_EQ(test::run_threads<std::memory_order_release>(
+                        {shape, 40, 0, laps, ahead, phases, {0, 70, 13}}, 40),
+                    0u);
+}
+
 /// There are more ranks than CPUs, so that many are late and the others take their results for
 /// them.
 TEST(SharedRing, words_order_what_is_copied_for_others) {
@@ -63,6 +76,26 @@ TEST(SharedRing, takes_as_much_of_an_arena_as_is_counted_for_it) {
                                                       element_bytes),
                         layout.bytes_of(0, laps.in_flight));
             }
+}
+
+TEST(SharedRing, takes_as_much_of_an_arena_as_is_counted_for_either_half) {
+  for (const plan::RingPhases phases :
+       {plan::RingPhases::reduce_scatter, plan::RingPhases::allgather})
+    for (const plan::RingLaps& laps : {plan::RingLaps{}, plan::RingLaps{7, 2}})
+      for (const std::vector<std::size_t>& blocks :
+           {std::vector<std::size_t>{0}, {1000, 1000, 1000}, {0, 100'003, 1, 5000}}) {
+        engine::SharedRingLayout layout{.ring = {.nodes = static_cast<std::uint32_t>(blocks.size()),
+                                                 .sub_blocks = 4,
+                                                 .phases = phases},
+                                        .laps = laps,
+                                        .members = 3,
+                                        .ahead = std::vector<std::uint32_t>(3, laps.in_flight),
+                                        .element_bytes = 8};
+        layout.blocks.elements = blocks;
+        layout.cut_blocks();
+        EXPECT_EQ(plan::shared_ring_arena_bytes(laps, layout.ring, 3, blocks, 8),
+                  layout.bytes_of(0, laps.in_flight));
+      }
 }
 
 }  // namespace
