@@ -72,10 +72,10 @@ decltype(last) parse_name(std::string_view text, const std::string& origin) {
 namespace runtime {
 
 SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
-                                                      bool places_writes_in_order,
+                                                      bool promises_order,
                                                       bool time_is_simulated) noexcept {
   if (asked != SharedNotifications::automatic) return {asked, "asked for"};
-  if (!places_writes_in_order)
+  if (!promises_order)
     return {SharedNotifications::republished,
             "the device does not promise to place writes in order"};
   if (time_is_simulated)

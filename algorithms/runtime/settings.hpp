@@ -68,8 +68,9 @@ struct SharedNotificationsChoice {
   SharedNotifications in_force;
   const char* reason;
 };
+/// `promises_order`: whether the device does (promises_order() in tuning_table.hpp).
 SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
-                                                      bool places_writes_in_order,
+                                                      bool promises_order,
                                                       bool time_is_simulated) noexcept;
 
 /// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.

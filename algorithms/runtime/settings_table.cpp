@@ -80,12 +80,14 @@ constexpr Setting table[] = {
      "How messages to other nodes say that they are there.",
      "immediate: with a completion. flag: messages of up to 56 bytes are one line of memory that "
      "their receiver polls. This needs a device which is known to place a line whole, as the "
-     "software device is; elsewhere making the context fails. All ranks must agree."},
+     "software device is, or a tuning file which says that this one was seen to do so "
+     "(tutti-tune); elsewhere making the context fails. All ranks must agree."},
     {messages, "TUTTI_SHARED_NOTIFICATIONS", "automatic|words|republished", "automatic",
      "How the ranks of a node learn what has arrived for any of them, in shared_ring.",
      "words: the device writes words that all ranks of the node see, which needs a device that "
-     "places writes in order. republished: the rank that polls writes them. automatic takes words "
-     "where they are possible. All ranks must agree."},
+     "places writes in order, or a tuning file which says that this one was seen to do so "
+     "(tutti-tune). republished: the rank that polls writes them. automatic takes words on the "
+     "software device alone. All ranks must agree."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "

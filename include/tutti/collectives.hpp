@@ -108,8 +108,8 @@ struct AllreduceArguments {       // raw form
 /// a rank that computes, or is stopped, after start() holds up no other rank in that call.  There
 /// are two exceptions: the software device may have to move data by TUTTI_SOFT_TRANSPORT=bounce,
 /// and a rank that is stopped in the middle of test() or wait() may have claimed a chunk of the
-/// payload. All this needs a device that places writes in order, as the software device does.  On
-/// other devices (SharedNotifications::republished), some ranks of a node have to be in test() or
+/// payload. All this needs a device that places writes in order, as the software device does.  With
+/// SharedNotifications::republished, as on other devices unless words are asked for, some ranks of a node have to be in test() or
 /// wait(), of any operation, for the others to go on: those to which ranks of the node before send,
 /// one for each such rank; describe() names them.  A payload goes around in laps, of which 2 MiB
 /// are in flight (another size with ContextOptions::chunk_bytes).  The first rank of one of N nodes

@@ -45,9 +45,10 @@ enum class WaitPolicy : std::uint8_t {
 /// How the ranks of a node learn which chunks the network has brought for their node
 /// (Algorithm::shared_ring).
 enum class SharedNotifications : std::uint8_t {
-  automatic,    // words where the device places writes in order, and time is real
+  automatic,    // words where the device promises to place writes in order, and time is real
   words,        // the device writes words that all ranks of the node see; Error{unsupported} where
-                // it does not place writes in order
+                // it neither promises to place writes in order nor was seen to do so, as a tuning
+                // file says (docs/choosing_and_tuning.md)
   republished,  // the rank to which a connection leads writes the words when it polls
 };
 
