@@ -216,26 +216,28 @@ class End {
           return word_at(number) == message.word;
         });
       }
-      return take_up_to(number, message);
+      // What has been there for long shows nothing.
+      return take_up_to(number, message, i > 0);
     }
   }
 
-  /// Looks at all that has to be there, now that the word of that message is.
-  void take_up_to(std::uint64_t number, const Message& message) {
+  /// Looks at all that has to be there, now that the word of that message is; it counts as seen if
+  /// the word was seen to come, or if something is wrong.
+  void take_up_to(std::uint64_t number, const Message& message, bool was_seen_to_come) {
     const bool has_all = has_content(message, number);  // first, before more can come
     if (message.kind == Message::Kind::line) {
-      ++seen_.lines;
+      if (was_seen_to_come || !has_all) ++seen_.lines;
       if (!has_all) ++seen_.torn_lines;
     }
     const bool is_chunk = message.kind == Message::Kind::chunk;
     if (is_chunk || number > taken_ + 1) {
-      ++seen_.words;
       bool is_early = is_chunk && !has_all;
       for (std::uint64_t earlier = taken_ + 1; earlier < number; ++earlier)
         if (const Message one = incoming(earlier); !is_there(one, earlier)) {
           is_early = true;
           await(one, earlier);
         }
+      if (was_seen_to_come || is_early) ++seen_.words;
       if (is_early) ++seen_.early_words;
     }
     if (!has_all) await(message, number);

@@ -12,7 +12,8 @@
 //
 // Message n goes to slot n mod 32, once its reader has said that it has taken message n - 32: so
 // what is there is old or new, and a reader can tell which.  The reader polls the word of the next
-// message, or of one of the three after it, and then looks at all that has to be there by then.
+// message, or of one of the three after it, and then looks at all that has to be there by then.  A
+// word counts only if the look before had found the old one: what was there already shows nothing.
 #pragma once
 
 #include <cstddef>

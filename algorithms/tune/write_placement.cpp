@@ -17,8 +17,8 @@ Evidence evidence_of(std::uint64_t seen, std::uint64_t wrong) noexcept {
 
 std::string words_of(std::uint64_t seen, std::uint64_t wrong, const char* what, const char* good,
                      const char* bad) {
-  if (seen == 0) return std::string("no ") + what + " were seen";
-  const std::string text = std::to_string(seen) + " " + what + " were seen, ";
+  if (seen == 0) return std::string("no ") + what + " were seen to come";
+  const std::string text = std::to_string(seen) + " " + what + " were seen to come, ";
   if (wrong > 0) return text + std::to_string(wrong) + " of them " + bad;
   return text + "all of them " + good +
          (seen < placed_writes_needed

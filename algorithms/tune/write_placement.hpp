@@ -15,9 +15,9 @@ namespace tutti::tune {
 struct Fingerprint;
 
 struct WritePlacement {
-  std::uint64_t lines = 0;        // of 64 bytes, or aligned words alone, whose last word was seen
-  std::uint64_t torn_lines = 0;   // of these: not all of it was there
-  std::uint64_t words = 0;        // seen, while earlier writes of the queue pair were not looked at
+  std::uint64_t lines = 0;        // of 64 bytes, whose last word was seen to come
+  std::uint64_t torn_lines = 0;   // of these, or of words alone: not all of it was there
+  std::uint64_t words = 0;        // seen to come, after other writes that nobody had looked at
   std::uint64_t early_words = 0;  // of these: something that was written earlier was not there
   friend bool operator==(const WritePlacement&, const WritePlacement&) = default;
 };
@@ -34,7 +34,7 @@ enum class Evidence : std::uint8_t { none, too_little, holds, violated };
 Evidence evidence_for_lines(const WritePlacement& seen) noexcept;
 Evidence evidence_for_order(const WritePlacement& seen) noexcept;
 
-/// What was seen, in words: "1200000 lines were seen, all of them whole".
+/// What was seen, in words: "1200000 lines were seen to come, all of them whole".
 std::string words_on_lines(const WritePlacement& seen);
 std::string words_on_order(const WritePlacement& seen);
 

@@ -341,7 +341,7 @@ TEST(Tuning, what_was_seen_of_the_placement_of_writes_is_said_of_this_very_devic
   verbs::FoundPlacement placement = found(here, {.lines = enough, .words = enough - 1});
   EXPECT_EQ(placement.lines.says, Says::holds);
   EXPECT_EQ(placement.lines.source,
-            "by " + files.path(0) + ", 1000000 lines were seen, all of them whole");
+            "by " + files.path(0) + ", 1000000 lines were seen to come, all of them whole");
   EXPECT_EQ(placement.order.says, Says::nothing);
   EXPECT_NE(placement.order.source.find("but 1000000 are needed"), std::string::npos);
   placement = found(here, {.lines = enough, .torn_lines = 1, .words = enough});
@@ -392,7 +392,8 @@ TEST(Tuning, one_violation_forbids_flags_and_words) {
     } catch (const Error& error) {
       const std::string text = error.what();
       if (error.code() != ErrorCode::unsupported ||
-          text.find(files.path(0) + ", 7 lines were seen, 3 of them torn") == std::string::npos) {
+          text.find(files.path(0) + ", 7 lines were seen to come, 3 of them torn") ==
+              std::string::npos) {
         std::fprintf(stderr, "%s\n", text.c_str());
         return 5;
       }

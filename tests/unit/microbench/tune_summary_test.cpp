@@ -85,7 +85,8 @@ TEST(TuneSummary, what_a_stress_of_the_device_allows_and_forbids) {
   };
   EXPECT_EQ(text().find("placement"), std::string::npos) << text();
   tuning.placement = {.lines = 1'000'000, .words = 5};
-  EXPECT_NE(text().find("placement of writes: 1000000 lines were seen, all of them whole; 5 words"),
+  EXPECT_NE(text().find(
+                "placement of writes: 1000000 lines were seen to come, all of them whole; 5 words"),
             std::string::npos)
       << text();
   EXPECT_NE(text().find("TUTTI_NOTIFY=flag can be used with this file\n"), std::string::npos);

@@ -234,7 +234,8 @@ TEST(TuningFile, differences_have_a_line_each) {
       difference_of(left, right),
       "firmware: \"16.35.2000\" | \"17\"\n"
       "gap_ps: 100000 (99000 to 104000, measured) | 100001 (99000 to 104000, measured)\n"
-      "placement of lines: 1200000 lines were seen, all of them whole | 1200000 lines were seen, 3 "
+      "placement of lines: 1200000 lines were seen to come, all of them whole | 1200000 lines were "
+      "seen to come, 3 "
       "of them torn\n"
       "rule 3: {\"collective\": \"barrier\", \"across\": \"leader\"} | none\n"
       "allreduce of 8 bytes, 96 nodes of 1, identical, rounding: recursive_multiplying with 7,3,2 "

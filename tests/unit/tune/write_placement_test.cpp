@@ -26,14 +26,15 @@ TEST(WritePlacement, enough_that_is_good_allows_and_one_violation_forbids) {
 
 TEST(WritePlacement, words_have_the_numbers_and_what_is_missing) {
   const WritePlacement good{.lines = 1'200'000, .words = 5};
-  EXPECT_EQ(words_on_lines(good), "1200000 lines were seen, all of them whole");
-  EXPECT_EQ(
-      words_on_order(good),
-      "5 words were seen, all of them after what was written earlier, but 1000000 are needed");
+  EXPECT_EQ(words_on_lines(good), "1200000 lines were seen to come, all of them whole");
+  EXPECT_EQ(words_on_order(good),
+            "5 words were seen to come, all of them after what was written earlier, but 1000000 "
+            "are needed");
   const WritePlacement bad{.lines = 7, .torn_lines = 2, .words = 9, .early_words = 3};
-  EXPECT_EQ(words_on_lines(bad), "7 lines were seen, 2 of them torn");
-  EXPECT_EQ(words_on_order(bad), "9 words were seen, 3 of them before what was written earlier");
-  EXPECT_EQ(words_on_lines({}), "no lines were seen");
+  EXPECT_EQ(words_on_lines(bad), "7 lines were seen to come, 2 of them torn");
+  EXPECT_EQ(words_on_order(bad),
+            "9 words were seen to come, 3 of them before what was written earlier");
+  EXPECT_EQ(words_on_lines({}), "no lines were seen to come");
 }
 
 TEST(WritePlacement, several_stresses_add_up_to_what_a_file_can_count) {
