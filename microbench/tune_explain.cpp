@@ -7,6 +7,7 @@
 #include "microbench/tune_report.hpp"
 #include "microbench/tune_show.hpp"
 #include "tune/choose.hpp"
+#include "tune/file_change.hpp"
 #include "tune/tuning_file.hpp"
 
 namespace tutti::bench {
@@ -103,8 +104,8 @@ void require_page(const std::string& page_file, const std::string& tuning_file) 
 
 void write_report(const std::string& page_file, const std::string& tuning_file) {
   require_page(page_file, tuning_file);
-  replace_file(page_file, reported(tuning_file),
-               "give a file for the page that can be written: --report FILE.html");
+  tune::replace_file(page_file, reported(tuning_file),
+                     "give a file for the page that can be written: --report FILE.html");
 }
 
 std::string reported(const std::string& file) {

@@ -155,6 +155,7 @@ ContextOptions options_of(const tutti_context_options* given) {
   if (known.tuning_file != nullptr) options.tuning_file = known.tuning_file;
   options.tuning = enumerator_if_given("tuning", known.tuning, TuningMode::off);
   options.tuning_keeps_bits = answer_if_given("tuning_keeps_bits", known.tuning_keeps_bits);
+  options.tuning_appends = answer_if_given("tuning_appends", known.tuning_appends);
   return options;
 }
 

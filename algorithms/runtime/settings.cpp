@@ -229,6 +229,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   settle(settings.tuning_keeps_bits, given.tuning_keeps_bits, "TUTTI_TUNING_BITS",
          one_of<bool>({{"free", false}, {"keep", true}},
                       "free, or keep (results have the bits that they have without a file)"));
+  settle(settings.tuning_appends, given.tuning_appends, "TUTTI_TUNING_APPEND",
+         one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
   // Whoever emulates a network wants messages to travel through it.
   const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
   if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};

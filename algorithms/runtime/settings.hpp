@@ -56,6 +56,7 @@ struct ContextSettings {
   TuningMode tuning = TuningMode::file;
   std::string tuning_file;  // empty: looked for
   bool tuning_keeps_bits = false;
+  bool tuning_appends = false;
   std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 

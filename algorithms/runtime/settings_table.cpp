@@ -60,6 +60,12 @@ constexpr Setting table[] = {
      "Whether a tuning file may change bits of results.",
      "free: as far as the agreement of a call allows. keep: results have the bits that they would "
      "have without a file. All ranks must agree."},
+    {messages, "TUTTI_TUNING_APPEND", "0|1", "0",
+     "Whether rank 0 appends what first calls find to the tuning file.",
+     "It needs TUTTI_TUNING=first_call. The file is the one that rank 0 has found, else the user's "
+     "own, which is made. A call of which there is a finding is left as it is, and nothing is "
+     "appended to a file of another machine or while tutti-tune writes it. "
+     "Operation::explanation() of rank 0 says what became of it."},
     {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "

@@ -130,6 +130,10 @@ struct ContextOptions {
   /// Whether a tuning file leaves the bits of results as they would be without it.  Must be equal
   /// on all ranks.  Default: false; a file may change bits as far as the Agreement allows.
   std::optional<bool> tuning_keeps_bits = {};
+  /// Whether rank 0 appends what first calls find (TuningMode::first_call) to the tuning file, for
+  /// later programs: the one that it has found, else the user's own.  An operation is made all the
+  /// same where that fails; Operation::explanation() says why.  Default: false.
+  std::optional<bool> tuning_appends = {};
 };
 
 /// Owns the device, the arena, completion queues and the connections, one for each peer process
