@@ -104,7 +104,9 @@ class End {
     progress_at_ = detail::MonotonicClock::read();
     for (unsigned turn = 1; !has_ended(); ++turn) {
       if (!is_over_) send();
-      look();
+      // All that is there, so that the next ones are seen to come.
+      for (std::uint64_t i = 0; i < slots && look(); ++i) {
+      }
       station_.poll(0);
       if (turn % turns_before_clock == 0) look_at_clock();
     }
@@ -200,8 +202,8 @@ class End {
     });
   }
 
-  /// Polls one word for a while.
-  void look() {
+  /// Polls one word for a while.  Whether it has come.
+  bool look() {
     const std::uint64_t number = taken_ + 1 + random() % words_ahead;
     const Message message = incoming(number);
     const std::uint64_t old = number > slots ? incoming(number - slots).word : 0;
@@ -217,8 +219,10 @@ class End {
         });
       }
       // What has been there for long shows nothing.
-      return take_up_to(number, message, i > 0);
+      take_up_to(number, message, i > 0);
+      return true;
     }
+    return false;
   }
 
   /// Looks at all that has to be there, now that the word of that message is; it counts as seen if

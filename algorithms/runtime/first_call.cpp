@@ -35,7 +35,7 @@ constexpr Picoseconds time_max = Picoseconds{first_call_time_max.count()} * pico
 /// A schedule that is timed has as many calls at least: two at first, two to see how long one
 /// takes, and two in each batch, which begins with one that does not count.
 constexpr Picoseconds first_call_calls_min = 4 + 2 * first_call_batches;
-/// Of those that the fastest one was compared with, a finding has so many.
+/// A finding names so many of those that the winner was compared with.
 constexpr std::size_t finding_others_max = 7;
 
 /// Zeros, of which only what is touched takes memory.
@@ -191,8 +191,8 @@ class FirstCalls {
     wait_for_readers(reading_time);
     OperationRequest final = user_;
     final.only = candidates[best].name;
-    final.chosen_by = words(timed.size(), first, final.only, first_time, best_time) +
-                      append(asked, std::move(timed), best == 0 ? first : final.only);
+    final.chosen_by = words(timed.size(), first, final.only, first_time, best_time);
+    final.chosen_by += append(asked, std::move(timed), best == 0 ? first : final.only);
     communicator_.first_calls[key_] = {final.only, final.chosen_by};
     return set_up_or_by_price(final);
   }

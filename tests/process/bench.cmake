@@ -27,6 +27,7 @@ if(TARGET tutti-bench)
 
   tutti_test(process_device_stress LABEL process SOURCES device_stress_test.cpp
     LINK tutti_bench tutti_tune tutti_verbs tutti_bootstrap)
+  target_include_directories(process_device_stress PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   set_tests_properties(process_device_stress PROPERTIES PROCESSORS 2)
 
   find_package(Python3 COMPONENTS Interpreter REQUIRED)

@@ -334,6 +334,7 @@ int appending(Exchange& exchange, const Home& home) {
       exchange, TuningMode::first_call, true, [&](Operation& operation, Context& context) {
         algorithm = operation.algorithm();
         if (!is_first) return says(operation, "appended") ? 3 : 0;
+        if (!says(operation, "first call: of ")) return 13;
         if (!says(operation, "; appended to " + home.file())) return 4;
         const tune::Tuning tuning = home.tuning();
         const auto& implementation = context.implementation();
