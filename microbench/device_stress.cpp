@@ -34,7 +34,7 @@ static_assert(slots_offset % sizeof(Line) == 0 && slot_bytes % sizeof(Line) == 0
 constexpr std::uint64_t taken_before_said = 8;  // a quarter of the slots
 constexpr std::uint64_t words_ahead = 4;        // that are polled, the next one among them
 constexpr std::uint64_t burst_max = 8;
-constexpr unsigned looks = 64;  // at one word; as long as it takes to send a few messages
+constexpr unsigned looks = 256;  // at one word; as long as it takes to send a few messages
 
 /// The finalizer of splitmix64: another number has other bits everywhere.
 constexpr std::uint64_t mixed(std::uint64_t number) noexcept {
