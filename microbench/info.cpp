@@ -64,13 +64,19 @@ std::string memory_left_text() {
 
 std::string shared_notifications_text(const runtime::ContextSettings& settings,
                                       const verbs::Port& port) {
-  const verbs::Driver& driver = port.driver();
   const runtime::SharedNotificationsChoice choice = runtime::choose_shared_notifications(
-      settings.shared_notifications, driver.places_writes_in_order, driver.clock().is_simulated());
+      settings.shared_notifications, runtime::promises_order(port),
+      port.driver().clock().is_simulated());
+  const std::string& found = port.placement.order.source;
+  const std::string reason = choice.reason + (found.empty() ? "" : "; " + found);
   if (choice.in_force == SharedNotifications::republished)
-    return fmt::format("republished by the rank that polls them ({})", choice.reason);
-  return fmt::format("words that the device writes ({}{})", choice.reason,
-                     driver.places_writes_in_order
+    return fmt::format("republished by the rank that polls them ({}){}", reason,
+                       verbs::places_writes_in_order(port) && !runtime::promises_order(port)
+                           ? "; words can be used here, if all ranks ask for them "
+                             "(TUTTI_SHARED_NOTIFICATIONS=words)"
+                           : "");
+  return fmt::format("words that the device writes ({}{})", reason,
+                     verbs::places_writes_in_order(port)
                          ? ""
                          : "; refused: the device does not promise to place writes in order");
 }
@@ -86,9 +92,12 @@ InfoSection choice_section(const runtime::ContextSettings& settings, const verbs
 }
 
 /// How messages between nodes say that they are there, and why.
-std::string notify_text(const runtime::ContextSettings& settings, const std::string& obstacle) {
+std::string notify_text(const runtime::ContextSettings& settings, const verbs::Port& port,
+                        const std::string& obstacle) {
+  const std::string& found = port.placement.lines.source;
   const std::string flag =
-      "messages of at most 56 bytes by a word that is polled in memory, others with an immediate";
+      "messages of at most 56 bytes by a word that is polled in memory, others with an immediate" +
+      (found.empty() ? "" : " (" + found + ")");
   if (settings.notify == Notify::flag)
     return obstacle.empty() ? "flag (TUTTI_NOTIFY): " + flag : obstacle;
   const bool asked = std::getenv("TUTTI_NOTIFY") != nullptr;
@@ -347,7 +356,12 @@ Info gather_info() {
   const verbs::Surroundings surroundings = verbs::look_around();
   const verbs::PortChoice choice = verbs::choose_port(ports, surroundings, settings.device);
   Info info{.sections = {port_section(ports, choice, surroundings)}};
-  const std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
+  std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
+  runtime::FoundTable found;
+  if (port) {
+    found = runtime::find_table(settings, *port);
+    port->placement = runtime::found_placement(found);
+  }
   if (port)
     info.sections.push_back(choice_section(settings, *port));
   else
@@ -359,7 +373,7 @@ Info gather_info() {
   }
   if (port) {
     const std::string obstacle = verbs::why_not_lines(*port);
-    info.sections.back().lines.emplace_back("notify", notify_text(settings, obstacle));
+    info.sections.back().lines.emplace_back("notify", notify_text(settings, *port, obstacle));
     if (!obstacle.empty() && settings.notify == Notify::flag && !info.problem)
       info.problem = Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag: " + obstacle);
   }
@@ -367,7 +381,6 @@ Info gather_info() {
       settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes);
   if (port && !info.problem) info.problem = problem_of_locking(*port, memory_bytes);
   if (port) {
-    const runtime::FoundTable found = runtime::find_table(settings, *port);
     info.sections.push_back(tuning(settings, *port, found));
     if (found.refusal && !info.problem) info.problem = found.refusal;
   }

@@ -130,7 +130,7 @@ void Station::post_receives(End& end, std::uint32_t count) {
 void Station::post(End& end, const Put& what, bool signaled) {
   ++end.posted;
   if (signaled) end.signaled = end.posted;
-  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(source_),
+  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(source_ + what.offset),
                 .length = static_cast<std::uint32_t>(what.bytes),
                 .lkey = arena_->local_key()};
   ibv_send_wr request{};
@@ -140,7 +140,7 @@ void Station::post(End& end, const Put& what, bool signaled) {
   request.opcode = what.immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
   request.send_flags = (what.bytes <= end.pair->inline_bytes() ? unsigned{IBV_SEND_INLINE} : 0u) |
                        (signaled ? unsigned{IBV_SEND_SIGNALED} : 0u);
-  request.wr.rdma.remote_addr = end.target;
+  request.wr.rdma.remote_addr = end.target + what.offset;
   request.wr.rdma.rkey = end.key;
   ibv_send_wr* refused = nullptr;
   if (const int error = ibv_post_send(end.pair->get(), &request, &refused); error != 0)

@@ -36,8 +36,9 @@ struct Cable {
 /// What a request asks for.
 struct Put {
   std::size_t bytes = 8;
-  bool immediate = true;  // the receiver's program can see it
-  bool signaled = false;  // besides those that are signaled now and then
+  bool immediate = true;   // the receiver's program can see it
+  bool signaled = false;   // besides those that are signaled now and then
+  std::size_t offset = 0;  // of the bytes, in both memories
 };
 
 class Station {
@@ -56,6 +57,7 @@ class Station {
   ibv_pd* domain() const noexcept { return domain_.get(); }
   verbs::Arena& arena() noexcept { return *arena_; }
   std::byte* source() const noexcept { return source_; }
+  std::byte* target() const noexcept { return target_; }  // what others write to
   std::span<const Cable> cables() const noexcept { return cables_; }
   bool has(std::uint32_t cable) const noexcept { return ends_[cable].pair != nullptr; }
   const verbs::QueuePair& pair_of(std::uint32_t cable) const noexcept { return *ends_[cable].pair; }

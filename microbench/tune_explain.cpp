@@ -6,6 +6,7 @@
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_report.hpp"
 #include "microbench/tune_show.hpp"
+#include "runtime/file_change.hpp"
 #include "tune/choose.hpp"
 #include "tune/flips.hpp"
 #include "tune/tuning_file.hpp"
@@ -101,8 +102,8 @@ void require_page(const std::string& page_file, const std::string& tuning_file) 
 
 void write_report(const std::string& page_file, const std::string& tuning_file) {
   require_page(page_file, tuning_file);
-  replace_file(page_file, reported(tuning_file),
-               "give a file for the page that can be written: --report FILE.html");
+  runtime::replace_file(page_file, reported(tuning_file),
+                        "give a file for the page that can be written: --report FILE.html");
 }
 
 std::string reported(const std::string& file) {

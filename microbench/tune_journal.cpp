@@ -2,20 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <tutti/status.hpp>
 
+#include "runtime/file_change.hpp"
 #include "tune/file_text.hpp"
 #include "tune/json_text.hpp"
 
@@ -34,53 +31,6 @@ constexpr std::size_t journal_bytes_max = 2 * tune::json_bytes_max;
 }
 
 constexpr const char* writable = "give a file that can be written (--out)";
-
-std::string folder_of(const std::string& file) {
-  const std::size_t slash = file.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : file.substr(0, slash);
-}
-
-void write_all(int descriptor, const std::string& text, const std::string& name) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0)
-      throw Error(ErrorCode::system, fmt::format("{}: {}", name, std::strerror(errno)), errno);
-    done += static_cast<std::size_t>(count);
-  }
-}
-
-void sync(int descriptor, const std::string& name) {
-  // Some file systems have nothing to synchronise, and say so.
-  if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS)
-    throw Error(ErrorCode::system, fmt::format("{}: {}", name, std::strerror(errno)), errno);
-}
-
-/// A rename is on the disk when its folder is.
-void sync_folder_of(const std::string& file) {
-  const detail::Descriptor folder(
-      ::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder) sync(folder.get(), folder_of(file));
-}
-
-/// The file itself, where `file` is a symbolic link to it.
-std::string where_links_lead(const std::string& file) {
-  char* const path = ::realpath(file.c_str(), nullptr);
-  if (path == nullptr) return file;  // there is none yet
-  std::string result = path;
-  std::free(path);
-  return result;
-}
-
-/// The permissions of a file; those of a new one if there is none.
-mode_t mode_of(const std::string& file) {
-  struct stat status;
-  if (::stat(file.c_str(), &status) == 0) return status.st_mode & 07777;
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
-}
 
 /// JSON has line ends between values alone.
 std::string in_one_line(std::string text) {
@@ -116,33 +66,6 @@ std::optional<std::string> text_of_file(const std::string& file) {
   }
 }
 
-void replace_file(const std::string& file, const std::string& text, const char* advice) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: is no ordinary file; {}", file, advice));
-  const std::string target = where_links_lead(file);
-  std::string other = target + ".XXXXXX";
-  // Names the file that the user knows.
-  const auto require = [&](bool holds) {
-    if (!holds) refuse_file(file, errno, advice);
-  };
-  const detail::Descriptor descriptor(::mkostemp(other.data(), O_CLOEXEC));
-  require(bool(descriptor));
-  try {
-    require(::fchmod(descriptor.get(), mode_of(target)) == 0);
-    write_all(descriptor.get(), text, file);
-    sync(descriptor.get(), file);
-    require(std::rename(other.c_str(), target.c_str()) == 0);
-  } catch (const Error& error) {
-    ::unlink(other.c_str());
-    const std::string why = error.what();
-    if (why.ends_with(advice)) throw;
-    throw Error(error.code(), fmt::format("{}; {}", why, advice), error.system_errno());
-  }
-  sync_folder_of(target);
-}
-
 void take_rules_of(const std::string& file, tune::Tuning& tuning) {
   const std::optional<std::string> text = text_of_file(file);
   if (!text) return;
@@ -165,7 +88,9 @@ TuneJournal::TuneJournal(const std::string& tuning_file, bool fresh)
                   fmt::format("{}: is no ordinary file; {}", file_, writable));
     if (::access(file_.c_str(), W_OK) != 0) refuse_file(file_, errno, writable);
   }
-  open_locked();
+  runtime::LockedJournal journal = runtime::lock_journal(name_, lock_patience, writable);
+  descriptor_ = std::move(journal.descriptor);
+  is_made_ = journal.is_made;
   if (!fresh) {
     read();
     return;
@@ -176,42 +101,6 @@ TuneJournal::TuneJournal(const std::string& tuning_file, bool fresh)
 
 TuneJournal::~TuneJournal() {
   if (descriptor_ && is_made_ && !is_begun_) ::unlink(name_.c_str());
-}
-
-/// Whoever has the lock of a file that has been removed meanwhile has the lock of nothing.
-void TuneJournal::open_locked() {
-  const auto deadline = std::chrono::steady_clock::now() + lock_patience;
-  for (;;) {
-    detail::Descriptor opened(
-        ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NONBLOCK, 0666));
-    int error = opened ? 0 : errno;
-    is_made_ = error == 0;
-    const bool was_there = error == EEXIST;
-    if (was_there) {
-      opened = detail::Descriptor(::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-      error = opened ? 0 : errno;
-    }
-    const bool was_removed = was_there && error == ENOENT;
-    if (error != 0 && !was_removed) refuse_file(name_, error, writable);
-    if (was_removed) {
-      // In between; it is made in the next turn.
-    } else if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) {
-      struct stat mine, there;
-      if (::fstat(opened.get(), &mine) == 0 && ::stat(name_.c_str(), &there) == 0 &&
-          mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
-        descriptor_ = std::move(opened);
-        return;
-      }
-    } else if (errno != EWOULDBLOCK && errno != EINTR) {
-      refuse_file(name_, errno, "give a file on a file system with locks (flock)");
-    }
-    if (std::chrono::steady_clock::now() > deadline)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: another tutti-tune writes it; wait until it has ended, or give "
-                              "another file (--out)",
-                              name_));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
 }
 
 void TuneJournal::read() {
@@ -286,14 +175,14 @@ void TuneJournal::append(const tune::Finding& finding) {
 }
 
 void TuneJournal::write_line(const std::string& line) {
-  write_all(descriptor_.get(), line + '\n', name_);
-  sync(descriptor_.get(), name_);
+  runtime::write_all(descriptor_.get(), line + '\n', name_);
+  runtime::sync_file(descriptor_.get(), name_);
 }
 
 void TuneJournal::finish(const tune::Tuning& tuning) {
-  replace_file(file_, tune::text_of(tuning), writable);
+  runtime::replace_file(file_, tune::text_of(tuning), writable);
   ::unlink(name_.c_str());
-  sync_folder_of(file_);
+  runtime::sync_folder_of(file_);
   descriptor_ = {};
   is_begun_ = false;
 }

@@ -57,7 +57,6 @@ class TuneJournal {
   void finish(const tune::Tuning& tuning);
 
  private:
-  void open_locked();
   void read();
   void write_line(const std::string& line);
 
@@ -77,10 +76,5 @@ void take_rules_of(const std::string& file, tune::Tuning& tuning);
 /// The text of a file; nothing if there is none.  Throws Error{invalid_argument} if it is no
 /// regular file, cannot be read, or is longer than a tuning file may be.
 std::optional<std::string> text_of_file(const std::string& file);
-
-/// Puts `text` where `file` is, or where the links of that name lead, as a whole or not at all.
-/// The permissions of a file that is there stay.  Throws Error, "FILE: reason; ADVICE", also if a
-/// folder, a device or a pipe is there.
-void replace_file(const std::string& file, const std::string& text, const char* advice);
 
 }  // namespace tutti::bench

@@ -448,6 +448,11 @@ std::string machine_table(const tune::Tuning& tuning) {
   return rows + "</table>\n" + paragraph_of_model(tuning);
 }
 
+std::string paragraph_of_placement(const tune::Tuning& tuning) {
+  const std::string line = line_of(tuning.placement);
+  return line.empty() ? "" : "<p>Placement of writes: " + escaped(line) + ".</p>\n";
+}
+
 std::string finding_table(const tune::Tuning& tuning) {
   if (tuning.findings.empty()) return "<p>None.</p>\n";
   std::string rows = "<table><tr><th>call<th>schedule<th>measured<th>model<th>noisy</tr>\n";
@@ -501,7 +506,7 @@ std::string report_page(const tune::Tuning& tuning, const std::string& name,
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n"
       "<style>\n{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n<p>Made on: {2}.</p>\n",
       escaped("Tuning of tutti: " + name), style, escaped(line_of(tuning.made_on)));
-  page += "<h2>Machine</h2>\n" + machine_table(tuning);
+  page += "<h2>Machine</h2>\n" + machine_table(tuning) + paragraph_of_placement(tuning);
   page +=
       "<h2>Latency over bytes</h2>\n<p>Of each family of schedules the fastest that was "
       "measured.</p>\n" +

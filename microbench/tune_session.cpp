@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 
+#include "microbench/device_stress.hpp"
 #include "microbench/network_probes.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/results.hpp"
@@ -36,6 +37,9 @@ constexpr const char* program = "tutti-tune";
 /// The share of the budget for the parameters of the network, and the most that they get.
 constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
+/// Likewise for the stress of the device.
+constexpr double stress_share = 1.0 / 30;
+constexpr Seconds stress_most{2};
 /// With everything around it, --check is to take two seconds.
 constexpr Seconds check_probes{1.4};
 /// A race takes up to so many batches; longer ones tell smaller differences.
@@ -218,7 +222,11 @@ class TuneRun {
       // this one.
       if (found.applies != tune::Applies::yes) tuning_.findings.clear();
     }
-    if (options_.fresh) tuning_.findings.clear();
+    if (!why_placement_differs(tuning_.made_on, made_on_).empty()) tuning_.placement = {};
+    if (options_.fresh) {
+      tuning_.findings.clear();
+      tuning_.placement = {};
+    }
   }
 
   std::vector<tune::Sample> probe(Seconds most, std::vector<tune::Probe> only = {}) {
@@ -234,13 +242,26 @@ class TuneRun {
     const Seconds most = std::min(options_.budget * probes_share, probes_most);
     const std::vector<tune::Sample> samples = probe(most);
     tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
+    const tune::WritePlacement placement = stress();
     together(exchange_, [&] {
       if (!is_first()) return;
       say(fit.remarks);
+      // What earlier runs have seen of this device counts as well.
+      tuning_.placement = sum_of(tuning_.placement, placement);
       tuning_.made_on = made_on_;
       tuning_.machine = std::move(fit.machine);
       journal_->begin(asked_for(), tuning_);
     });
+  }
+
+  /// Where time is simulated, writes are what the simulation says.
+  tune::WritePlacement stress() {
+    if (options_.virtual_time) return {};
+    progress_.show(0, 1, budget_.left().count(), "stress of the device");
+    const Seconds most = std::min(options_.budget * stress_share, stress_most);
+    return stress_device(exchange_, communicator_.implementation().neighbours.nodes.node,
+                         {.device = context_->implementation().settings.device,
+                          .time = std::chrono::duration_cast<Timeout>(most)});
   }
 
   /// What these ranks cannot measure is one remark.

@@ -113,6 +113,11 @@ std::string call_text(const tune::Finding& finding) {
   return text;
 }
 
+std::string line_of(const tune::WritePlacement& placement) {
+  if (placement == tune::WritePlacement{}) return {};
+  return words_on_lines(placement) + "; " + words_on_order(placement);
+}
+
 std::string line_of(const tune::Rule& rule) {
   std::string text = name_of(rule.collective);
   text += range_text(rule.bytes, "bytes") + range_text(rule.ranks, "ranks") +
@@ -147,6 +152,8 @@ std::string show_tuning(const tune::Tuning& tuning) {
     if (const std::string remark = remark_on_model(tuning); !remark.empty())
       text += "  " + remark + "\n";
   }
+  if (const std::string line = line_of(tuning.placement); !line.empty())
+    text += "placement of writes: " + line + "\n";
   text += tuning.rules.empty() ? "rules: none\n" : "rules, of which the first that fits is taken\n";
   for (std::size_t i = 0; i < tuning.rules.size(); ++i)
     text += fmt::format("  {}  {}\n", i + 1, line_of(tuning.rules[i]));

@@ -17,6 +17,8 @@ const char* meaning_of(tune::Parameter parameter) noexcept;
 std::string remark_on_model(const tune::Tuning& tuning);
 /// The device, firmware, link and CPU, in one line; what is not known is left out.
 std::string line_of(const tune::Fingerprint& made_on);
+/// What a stress of the device has seen, in one line; empty: there was none.
+std::string line_of(const tune::WritePlacement& placement);
 /// The call that a finding is about: "allreduce of 8 bytes, 96 nodes of 8 ranks, identical,
 /// rounding".
 std::string call_text(const tune::Finding& finding);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "microbench/tune_cells.hpp"
+#include "microbench/tune_show.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -52,6 +53,18 @@ std::string network_text(const tune::Tuning& tuning) {
          figure(tune::Parameter::per_byte, 1e6, "port, ns a byte") +
          figure(tune::Parameter::inside_latency, 1e3, "inside a node: latency, ns") +
          figure(tune::Parameter::inside_per_byte, 1e6, "memory of a node, ns a byte");
+}
+
+/// What a stress of the device has seen, and what follows from it.
+std::string placement_text(const tune::Tuning& tuning) {
+  const std::string line = line_of(tuning.placement);
+  if (line.empty()) return {};
+  const tune::Evidence evidence = evidence_for_lines(tuning.placement);
+  return "placement of writes: " + line +
+         (evidence == tune::Evidence::violated ? "; TUTTI_NOTIFY=flag is refused with this file"
+          : evidence == tune::Evidence::holds  ? "; TUTTI_NOTIFY=flag can be used with this file"
+                                               : "") +
+         "\n";
 }
 
 std::string plural(std::size_t count, const char* what) {
@@ -109,6 +122,7 @@ std::string tune_summary(const TuneFindings& findings) {
   const std::string network = network_text(findings.tuning);
   text += network.empty() ? "network: nothing could be measured; the preset is in force\n"
                           : "network\n" + network;
+  text += placement_text(findings.tuning);
   if (!findings.found.empty()) {
     text += fmt::format("{}, {} noisy; another choice than untuned in {}\n",
                         plural(findings.found.size(), "finding"), noisy,

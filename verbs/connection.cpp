@@ -8,8 +8,9 @@ namespace tutti::verbs {
 std::string why_not_worded(const WordedLimits& limits, const std::string& port) {
   if (!limits.places_writes_in_order)
     return "polls words that the device writes, and " + port +
-           " does not promise that who sees one sees all before it (the software device does): "
-           "expected TUTTI_SHARED_NOTIFICATIONS=republished there, or automatic";
+           " does not promise that who sees one sees all before it (the software device does" +
+           (limits.found.empty() ? std::string() : "; " + limits.found) +
+           "): expected TUTTI_SHARED_NOTIFICATIONS=republished there, or automatic";
   if (limits.inline_bytes < sizeof(WordedWrite::word) || limits.sends_max < 2)
     return "writes a chunk and then a word, inline, which takes 2 sends and 8 inline bytes; a "
            "queue pair of " +
@@ -18,15 +19,27 @@ std::string why_not_worded(const WordedLimits& limits, const std::string& port) 
   return {};
 }
 
-std::string why_not_lines(const char* tears, const std::string& port) {
-  if (tears == nullptr) return {};
+bool places_writes_in_order(const Port& port) noexcept {
+  const FoundFact::Says found = port.placement.order.says;
+  if (port.driver().places_writes_in_order) return found != FoundFact::Says::violated;
+  return found == FoundFact::Says::holds;
+}
+
+std::string why_not_lines(const std::string& tears, const std::string& port) {
   return "a rank polls the last word of a line of 64 bytes that its peer writes, and " + port +
          " does not promise that the line is whole when that word is seen: " + tears +
          "; or use immediate";
 }
 
 std::string why_not_lines(const Port& port) {
-  return why_not_lines(port.driver().keep_lines_whole(port.device.get()), port.name());
+  const FoundFact& found = port.placement.lines;
+  if (found.says == FoundFact::Says::violated) return why_not_lines(found.source, port.name());
+  const char* const tears = port.driver().keep_lines_whole(port.device.get());
+  if (tears == nullptr) return {};
+  // The software device knows which of its ways it takes, which no stress does.
+  if (port.description.is_software()) return why_not_lines(tears, port.name());
+  if (found.says == FoundFact::Says::holds) return {};
+  return why_not_lines(found.source.empty() ? tears : found.source, port.name());
 }
 
 int Connection::post_receives(std::uint32_t count) noexcept {
@@ -77,7 +90,8 @@ void Connection::require_lines() const {
 
 std::string Connection::why_not_worded() const {
   const Port& port = pair->port();
-  return verbs::why_not_worded({.places_writes_in_order = port.driver().places_writes_in_order,
+  return verbs::why_not_worded({.places_writes_in_order = places_writes_in_order(port),
+                                .found = port.placement.order.source,
                                 .inline_bytes = pair->inline_bytes(),
                                 .sends_max = pair->sends_max()},
                                port.name());

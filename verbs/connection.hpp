@@ -30,6 +30,7 @@ struct TransportFailure {
 /// What worded writes need of a device and of a queue pair.
 struct WordedLimits {
   bool places_writes_in_order = false;
+  std::string found = {};  // FoundFact::source
   std::uint32_t inline_bytes = 0;
   std::uint32_t sends_max = 0;
 };
@@ -37,10 +38,14 @@ struct WordedLimits {
 /// its name.
 std::string why_not_worded(const WordedLimits& limits, const std::string& port);
 
-/// Why messages of one line cannot be used there, as a sentence; empty if they can.  `tears` is
-/// what Driver::keep_lines_whole() says.
-std::string why_not_lines(const char* tears, const std::string& port);
-/// Asks the device of a port to keep lines whole; from then on it does, or the answer says why not.
+/// Whether writes are placed in order there: by the driver, or by what was found.
+bool places_writes_in_order(const Port& port) noexcept;
+
+/// Why messages of one line cannot be used there, as a sentence, because of what it says of that
+/// device.
+std::string why_not_lines(const std::string& tears, const std::string& port);
+/// Asks the device of a port to keep lines whole; from then on it does, or was found to do so, or
+/// the answer says why not; empty: they can be used.
 std::string why_not_lines(const Port& port);
 
 /// Receives are posted again in batches of so many: 62 of 254, so that 192 can be promised.

@@ -1,6 +1,7 @@
 // Lists the devices and ports of this host, and opens the chosen port.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,19 @@ std::vector<PortDescription> list_ports();
 /// Every port of every device of one driver.
 std::vector<PortDescription> list_ports(const Driver& driver);
 
+/// What was found out about a device, beside what its driver promises.
+struct FoundFact {
+  enum class Says : std::uint8_t { nothing, holds, violated };
+  Says says = Says::nothing;
+  std::string source = {};  // who says what, as the end of a sentence; empty: nobody has looked
+};
+/// How a device places the writes of its peers (Driver::keep_lines_whole, places_writes_in_order):
+/// what a stress has found on this kind of device, firmware and CPU.  It allows what the driver of
+/// a real device does not promise, and forbids what any driver does.
+struct FoundPlacement {
+  FoundFact lines = {}, order = {};
+};
+
 /// An opened device and the port to use on it.
 struct Port {
   PortDescription description;
@@ -22,6 +36,7 @@ struct Port {
   std::string reason;
   DeviceHandle device;
   ibv_device_attr limits = {};
+  FoundPlacement placement = {};
 
   const Driver& driver() const noexcept { return *description.driver; }
   std::string name() const { return description.name(); }

@@ -63,14 +63,13 @@ struct Driver {
   /// Not part of libibverbs: whether the writes of the peer of a connected pair are placed in the
   /// order of its requests, so that a process that sees a word of one request also sees everything
   /// that earlier requests wrote.  Verbs promise it for no device: ibv_query_qp_data_in_order() is
-  /// about the bytes of one request.
+  /// about the bytes of one request.  What a stress has found is in Port::placement.
   bool places_writes_in_order;
   /// Not part of libibverbs: asks the device to keep lines whole from now on.  A process that sees
   /// the last 8 bytes of an aligned line of 64 bytes that a peer writes with one inline request
   /// then sees the whole line, and an aligned word of 8 bytes that is written alone is seen whole.
   /// NULL: the device does so, and a write that it cannot do like that fails; else why not, as a
-  /// sentence about the device.  libibverbs has a list of devices for which the conformance suite
-  /// has found it, which is empty so far.
+  /// sentence about the device.  Verbs promise it for no device, either.
   const char* (*keep_lines_whole)(ibv_context* context);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);

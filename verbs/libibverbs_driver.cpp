@@ -51,7 +51,9 @@ const Driver& libibverbs_driver() noexcept {
       .destroy_qp = ibv_destroy_qp,
       .places_writes_in_order = false,
       .keep_lines_whole =
-          [](ibv_context*) { return "it is not on the list of devices that are known to do so"; },
+          [](ibv_context*) {
+            return "no tuning file says that it was seen to do so (tutti-tune looks)";
+          },
       .get_async_event = ibv_get_async_event,
       .ack_async_event = ibv_ack_async_event,
   };

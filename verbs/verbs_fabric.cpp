@@ -20,8 +20,9 @@ VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
     : port_(open_port(options.device)),
       domain_(make_domain(port_)),
       arena_(port_, domain_.get(), options.arena_bytes, options.bytes_besides),
-      connections_(port_, domain_.get(), options.connections) {
-  if (!options.uses_lines) return;
+      connections_(port_, domain_.get(), options.connections) {}
+
+void VerbsFabric::require_lines() const {
   if (const std::string obstacle = why_not_lines(port_); !obstacle.empty())
     throw Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag (or notify in code): " + obstacle);
 }

@@ -14,6 +14,7 @@
 #include <tutti/detail/clock.hpp>
 #include <tutti/status.hpp>
 #include <tutti/timeout.hpp>
+#include <utility>
 #include <vector>
 
 #include "verbs/arena.hpp"
@@ -28,7 +29,6 @@ struct VerbsFabricOptions {
   std::size_t arena_bytes = 0;
   std::size_t bytes_besides = 0;  // of the arena, to set aside
   ConnectionOptions connections = {};
-  bool uses_lines = false;  // this end sends lines, or its peers do
 };
 
 /// One thread at a time.
@@ -40,6 +40,10 @@ class VerbsFabric {
   // ---- set-up: may throw Error, may allocate ----
 
   const Port& port() const noexcept { return port_; }
+  /// What was found out about the device, before a connection is made.
+  void learn(FoundPlacement placement) { port_.placement = std::move(placement); }
+  /// This end will send lines, or its peers will.  Throws Error if the device does not fit.
+  void require_lines() const;
   Arena& arena() noexcept { return arena_; }
   Connections& connections() noexcept { return connections_; }
   const Connections& connections() const noexcept { return connections_; }

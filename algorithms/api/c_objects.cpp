@@ -126,6 +126,7 @@ ContextOptions options_of(const tutti_context_options* given) {
   if (given == nullptr) return options;
   const tutti_context_options known = known_part(given, "options");
   require_reserved(known.reserved);
+  require_reserved(known.reserved_too);
   if (known.device != nullptr) options.device = known.device;
   options.arena_bytes = size_if_given("arena_bytes", known.arena_bytes);
   options.check = enumerator_if_given("check", known.check, CheckLevel::collective);
@@ -155,6 +156,7 @@ ContextOptions options_of(const tutti_context_options* given) {
   if (known.tuning_file != nullptr) options.tuning_file = known.tuning_file;
   options.tuning = enumerator_if_given("tuning", known.tuning, TuningMode::off);
   options.tuning_keeps_bits = answer_if_given("tuning_keeps_bits", known.tuning_keeps_bits);
+  options.tuning_appends = answer_if_given("tuning_appends", known.tuning_appends);
   return options;
 }
 

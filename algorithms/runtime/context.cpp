@@ -37,15 +37,16 @@ Context::Implementation::Implementation(const ContextOptions& given)
               .connections = {.by_cm = settings.connect == ConnectBy::cm,
                               .count_max = settings.connections_max,
                               .process = process_key,
-                              .raises_events = settings.wait == WaitPolicy::block},
-              .uses_lines = settings.notify == Notify::flag}),
+                              .raises_events = settings.wait == WaitPolicy::block}}),
       window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
       clock(fabric.port().driver().clock()),
-      shared_notifications(runtime::choose_shared_notifications(
-                               settings.shared_notifications,
-                               fabric.port().driver().places_writes_in_order, clock.is_simulated())
-                               .in_force),
       found_table(runtime::find_table(settings, fabric.port())) {
+  fabric.learn(runtime::found_placement(found_table));
+  if (settings.notify == Notify::flag) fabric.require_lines();
+  shared_notifications = runtime::choose_shared_notifications(
+                             settings.shared_notifications, runtime::promises_order(fabric.port()),
+                             clock.is_simulated())
+                             .in_force;
   if (const std::size_t bytes = runtime::staging_bytes(settings.arena_bytes); bytes > 0)
     staging_ring.emplace(fabric.arena().set_aside(bytes), bytes);
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())

@@ -50,9 +50,9 @@ struct TUTTI_HIDDEN Context::Implementation {
     verbs::RegionHandle region;
   };
   std::unordered_map<std::uint64_t, NeighbourArena> neighbour_arenas;
-  detail::Clock& clock;                      // of the device
-  SharedNotifications shared_notifications;  // in force
+  detail::Clock& clock;  // of the device
   const runtime::FoundTable found_table;
+  SharedNotifications shared_notifications = SharedNotifications::republished;  // in force
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
   std::vector<Communicator::Implementation*> communicators;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/operation.hpp"
+#include "runtime/tuning_append.hpp"
 #include "tune/choose.hpp"
 #include "tune/names.hpp"
 #include "verbs/soft/soft_clock.hpp"
@@ -34,6 +35,8 @@ constexpr Picoseconds time_max = Picoseconds{first_call_time_max.count()} * pico
 /// A schedule that is timed has as many calls at least: two at first, two to see how long one
 /// takes, and two in each batch, which begins with one that does not count.
 constexpr Picoseconds first_call_calls_min = 4 + 2 * first_call_batches;
+/// A finding names so many of those that the winner was compared with.
+constexpr std::size_t finding_others_max = 7;
 
 /// Zeros, of which only what is touched takes memory.
 class Zeros {
@@ -101,11 +104,16 @@ bool is_worth_timing(const tune::Choice& choice) {
   return choice.cost() <= time_max / first_call_calls_min;
 }
 
+struct Candidate {
+  std::string name;
+  Picoseconds predicted;
+};
+
 /// The choice without first calls, other candidates of the tuner, and the first of all these that
 /// has a vector with 1 to 7 messages in each round, as far as prices let them be worth timing;
 /// alike on all ranks.
-std::vector<std::string> names_to_time(const tune::CollectiveRequest& asked,
-                                       const Communicator::Implementation& communicator) {
+std::vector<Candidate> candidates_to_time(const tune::CollectiveRequest& asked,
+                                          const Communicator::Implementation& communicator) {
   const tune::Topology topology = communicator.topology();
   const tune::Knowledge& knowledge = communicator.tuning->knowledge;
   std::vector<tune::Choice> choices =
@@ -114,13 +122,15 @@ std::vector<std::string> names_to_time(const tune::CollectiveRequest& asked,
   for (std::size_t i = 0; i < choices.size() && uniform.empty(); ++i)
     uniform = tune::with_uniform_vectors(choices[i], asked, topology, knowledge);
   choices.insert(choices.end(), uniform.begin(), uniform.end());
-  std::vector<std::string> names{choices.front().name()};
-  if (!is_worth_timing(choices.front())) return names;
-  for (const tune::Choice& choice : choices)
-    if (std::string name = choice.name();
-        std::find(names.begin(), names.end(), name) == names.end() && is_worth_timing(choice))
-      names.push_back(std::move(name));
-  return names;
+  std::vector<Candidate> found{{choices.front().name(), choices.front().predicted()}};
+  if (!is_worth_timing(choices.front())) return found;
+  for (const tune::Choice& choice : choices) {
+    std::string name = choice.name();
+    const bool is_new = std::none_of(found.begin(), found.end(),
+                                     [&](const Candidate& one) { return one.name == name; });
+    if (is_new && is_worth_timing(choice)) found.push_back({std::move(name), choice.predicted()});
+  }
+  return found;
 }
 
 bool is_virtual(const Communicator::Implementation& communicator) {
@@ -148,25 +158,28 @@ class FirstCalls {
   std::unique_ptr<Operation::Implementation> make() {
     auto operation = set_up_or_by_price(trial_);
     if (!trial_.is_trial) return operation;  // it is the user's already
-    std::vector<std::string> names = names_to_time(operation->asked, communicator_);
-    const std::string first = std::exchange(names.front(), "");  // it is made already
+    const tune::CollectiveRequest asked = operation->asked;
+    std::vector<Candidate> candidates = candidates_to_time(asked, communicator_);
+    const std::string first = std::exchange(candidates.front().name, "");  // it is made already
     std::optional<Picoseconds> first_time, best_time;
-    std::size_t best = 0, timed = 0;
-    if (names.size() == 1) give_up(std::exchange(operation, nullptr));  // nothing to compare
-    for (std::size_t i = 0; i < names.size() && names.size() > 1; ++i) {
+    std::size_t best = 0;
+    std::vector<tune::Timing> timed;
+    if (candidates.size() == 1) give_up(std::exchange(operation, nullptr));  // nothing to compare
+    for (std::size_t i = 0; i < candidates.size() && candidates.size() > 1; ++i) {
+      const std::string& name = candidates[i].name;
       if (i > 0) {
         // All ranks know how much time they have spent, and that one more takes as much as the
         // quickest one did.
         if (spent_by_slowest_ + quickest_trial_ > time_max) break;
-        operation = make_trial(names[i]);
+        operation = make_trial(name);
       }
       if (!operation) continue;  // refused on all ranks: for example, it does not fit the arena
       const Picoseconds before = spent_by_slowest_;
-      const std::optional<Picoseconds> time = time_of(*operation, names.size() - i);
+      const std::optional<Picoseconds> time = time_of(*operation, candidates.size() - i);
       give_up(std::exchange(operation, nullptr));
       quickest_trial_ = std::min(quickest_trial_, spent_by_slowest_ - before);
       if (!time) break;
-      ++timed;
+      timed.push_back({i == 0 ? first : name, *time, candidates[i].predicted});
       if (i == 0) first_time = time;
       const Picoseconds margin =
           is_virtual(communicator_) || !first_time ? 0 : *first_time / margin_share;
@@ -177,8 +190,9 @@ class FirstCalls {
     }
     wait_for_readers(reading_time);
     OperationRequest final = user_;
-    final.only = names[best];
-    final.chosen_by = words(timed, first, names[best], first_time, best_time);
+    final.only = candidates[best].name;
+    final.chosen_by = words(timed.size(), first, final.only, first_time, best_time);
+    final.chosen_by += append(asked, std::move(timed), best == 0 ? first : final.only);
     communicator_.first_calls[key_] = {final.only, final.chosen_by};
     return set_up_or_by_price(final);
   }
@@ -327,6 +341,45 @@ class FirstCalls {
       context.progress();
       communicator_.reap();
       sched_yield();
+    }
+  }
+
+  /// Appends what was found to the tuning file, if that is asked for.  Returns what became of it;
+  /// nothing on other ranks than the first.
+  std::string append(const tune::CollectiveRequest& asked, std::vector<tune::Timing> timed,
+                     const std::string& best) {
+    const Context::Implementation& context = communicator_.context;
+    if (!context.settings.tuning_appends || communicator_.exchange.self() != Rank{0} ||
+        timed.size() < 2)
+      return {};
+    // A finding says nothing of blocks of several lengths, or of those who take part.
+    if (!asked.block_bytes.empty() || !asked.has_equal_blocks || asked.participant_count > 0)
+      return {};
+    const tune::Topology topology = communicator_.topology();
+    tune::Finding finding{.collective = asked.collective,
+                          .bytes = asked.bytes(),
+                          .nodes = topology.node_count(),
+                          .ranks_per_node = topology.largest_node(),
+                          .agreement = asked.agreement,
+                          .operators = tune::operator_class_of(asked)};
+    // The fastest of the others, as a file has room for few.
+    std::stable_sort(timed.begin(), timed.end(), [](const auto& left, const auto& right) {
+      return left.measured < right.measured;
+    });
+    for (tune::Timing& one : timed) {
+      one.measured = std::max<Picoseconds>(one.measured, 1);
+      if (one.choice == best)
+        finding.winner = std::move(one);
+      else if (finding.others.size() < finding_others_max)
+        finding.others.push_back(std::move(one));
+    }
+    if (finding.winner.choice.empty()) return {};  // what goes by price could not be timed
+    try {
+      return "; " + append_finding(file_to_append_to(context.found_table),
+                                   fingerprint_of(context.fabric.port(), context.settings),
+                                   communicator_.tuning->knowledge.machine, std::move(finding));
+    } catch (const std::exception& error) {  // the operation is made all the same, on all ranks
+      return std::string("; not appended: ") + error.what();
     }
   }
 

@@ -72,10 +72,10 @@ decltype(last) parse_name(std::string_view text, const std::string& origin) {
 namespace runtime {
 
 SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
-                                                      bool places_writes_in_order,
+                                                      bool promises_order,
                                                       bool time_is_simulated) noexcept {
   if (asked != SharedNotifications::automatic) return {asked, "asked for"};
-  if (!places_writes_in_order)
+  if (!promises_order)
     return {SharedNotifications::republished,
             "the device does not promise to place writes in order"};
   if (time_is_simulated)
@@ -229,6 +229,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   settle(settings.tuning_keeps_bits, given.tuning_keeps_bits, "TUTTI_TUNING_BITS",
          one_of<bool>({{"free", false}, {"keep", true}},
                       "free, or keep (results have the bits that they have without a file)"));
+  settle(settings.tuning_appends, given.tuning_appends, "TUTTI_TUNING_APPEND",
+         one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
   // Whoever emulates a network wants messages to travel through it.
   const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
   if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};

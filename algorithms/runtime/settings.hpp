@@ -56,6 +56,7 @@ struct ContextSettings {
   TuningMode tuning = TuningMode::file;
   std::string tuning_file;  // empty: looked for
   bool tuning_keeps_bits = false;
+  bool tuning_appends = false;
   std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 
@@ -68,8 +69,9 @@ struct SharedNotificationsChoice {
   SharedNotifications in_force;
   const char* reason;
 };
+/// `promises_order`: whether the device does (promises_order() in tuning_table.hpp).
 SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
-                                                      bool places_writes_in_order,
+                                                      bool promises_order,
                                                       bool time_is_simulated) noexcept;
 
 /// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.

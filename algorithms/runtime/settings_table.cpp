@@ -60,6 +60,12 @@ constexpr Setting table[] = {
      "Whether a tuning file may change bits of results.",
      "free: as far as the agreement of a call allows. keep: results have the bits that they would "
      "have without a file. All ranks must agree."},
+    {messages, "TUTTI_TUNING_APPEND", "0|1", "0",
+     "Whether rank 0 appends what first calls find to the tuning file.",
+     "It needs TUTTI_TUNING=first_call. The file is the one that rank 0 has found, else the user's "
+     "own, which is made. A call of which there is a finding is left as it is, and nothing is "
+     "appended to a file of another machine or while tutti-tune writes it. "
+     "Operation::explanation() of rank 0 says what became of it."},
     {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "
@@ -80,12 +86,14 @@ constexpr Setting table[] = {
      "How messages to other nodes say that they are there.",
      "immediate: with a completion. flag: messages of up to 56 bytes are one line of memory that "
      "their receiver polls. This needs a device which is known to place a line whole, as the "
-     "software device is; elsewhere making the context fails. All ranks must agree."},
+     "software device is, or a tuning file which says that this one was seen to do so "
+     "(tutti-tune); elsewhere making the context fails. All ranks must agree."},
     {messages, "TUTTI_SHARED_NOTIFICATIONS", "automatic|words|republished", "automatic",
      "How the ranks of a node learn what has arrived for any of them, in shared_ring.",
      "words: the device writes words that all ranks of the node see, which needs a device that "
-     "places writes in order. republished: the rank that polls writes them. automatic takes words "
-     "where they are possible. All ranks must agree."},
+     "places writes in order, or a tuning file which says that this one was seen to do so "
+     "(tutti-tune). republished: the rank that polls writes them. automatic takes words on the "
+     "software device alone. All ranks must agree."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "

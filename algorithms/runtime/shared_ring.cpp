@@ -8,6 +8,7 @@
 #include "runtime/operation.hpp"
 #include "runtime/operation_memory.hpp"
 #include "tune/choose.hpp"
+#include "verbs/connection.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -65,7 +66,7 @@ const char* instead_of(const tune::CollectiveRequest& asked) {
 bool gets_on_while_it_waits(const Context::Implementation& context) {
   if (context.settings.wait == WaitPolicy::block) return false;
   if (context.shared_notifications == SharedNotifications::republished) return true;
-  return !context.clock.is_simulated() && context.fabric.port().driver().places_writes_in_order;
+  return !context.clock.is_simulated() && verbs::places_writes_in_order(context.fabric.port());
 }
 
 }  // namespace

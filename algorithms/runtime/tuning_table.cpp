@@ -11,6 +11,8 @@
 
 #include "tune/file_text.hpp"
 #include "tune/tuning_file.hpp"
+#include "tune/write_placement.hpp"
+#include "verbs/connection.hpp"
 #include "verbs/port_card.hpp"
 #include "verbs/port_rate.hpp"
 
@@ -40,6 +42,7 @@ void consider(const std::string& path, tune::Fingerprint machine, TuningMode mod
               FoundTable& found) {
   TuningTable table{.path = path, .text = read_file(path)};
   table.tuning = tune::parse_tuning(table.text, path);
+  table.placement_differs = tune::why_placement_differs(table.tuning.made_on, machine);
   // What a machine takes does not depend on which schedules there are.
   if (mode == TuningMode::model) machine.registry = table.tuning.made_on.registry;
   const tune::Applicability holds = tune::applicability(table.tuning.made_on, machine);
@@ -137,6 +140,32 @@ FoundTable find_table(const ContextSettings& settings, const verbs::Port& port) 
   // The system's list of CPUs is long on large machines.
   if (settings.tuning == TuningMode::off || !is_any) return {};
   return find_table(settings, fingerprint_of(port, settings));
+}
+
+verbs::FoundPlacement found_placement(const FoundTable& found) {
+  const auto nothing = [](const std::string& why) {
+    return verbs::FoundPlacement{.lines = {.source = why}, .order = {.source = why}};
+  };
+  if (found.refusal) return nothing(found.refusal->what());
+  if (!found.table || found.table->tuning.placement == tune::WritePlacement{}) return {};
+  const TuningTable& table = *found.table;
+  const std::string from = "by " + table.path + ", ";
+  if (!table.placement_differs.empty())
+    return nothing(from + "which looked at another device: " + table.placement_differs);
+  const auto fact = [&](tune::Evidence evidence, const std::string& words) {
+    using Says = verbs::FoundFact::Says;
+    verbs::FoundFact made{.source = from + words};
+    if (evidence == tune::Evidence::holds) made.says = Says::holds;
+    if (evidence == tune::Evidence::violated) made.says = Says::violated;
+    return made;
+  };
+  const tune::WritePlacement& seen = table.tuning.placement;
+  return {.lines = fact(tune::evidence_for_lines(seen), tune::words_on_lines(seen)),
+          .order = fact(tune::evidence_for_order(seen), tune::words_on_order(seen))};
+}
+
+bool promises_order(const verbs::Port& port) noexcept {
+  return port.driver().places_writes_in_order && verbs::places_writes_in_order(port);
 }
 
 std::string contents_of(const tune::Tuning& tuning) {

@@ -32,6 +32,9 @@ struct TuningTable {
   tune::Tuning tuning = {};
   // Why what counts of it (TuningMode) may not hold any more, as a sentence; empty: it holds.
   std::string stale = {};
+  // Why what it says of the placement of writes is not said of this device, as a sentence; empty:
+  // it is.
+  std::string placement_differs = {};
 };
 
 /// What a process finds.
@@ -45,6 +48,16 @@ struct FoundTable {
 FoundTable find_table(const ContextSettings& settings, const tune::Fingerprint& machine);
 /// For the machine of a port, which is looked at only if there is a file.
 FoundTable find_table(const ContextSettings& settings, const verbs::Port& port);
+
+/// How the device of this machine was found to place writes; nothing, if no file says it of this
+/// very device.  It is the process's own file that counts, whatever other ranks have: theirs may
+/// have other devices.
+verbs::FoundPlacement found_placement(const FoundTable& found);
+
+/// Whether the driver of a port promises that writes are placed in order, and nothing else was
+/// found.  What was found alone is no promise: ranks that have other files would do otherwise, so
+/// somebody has to ask for it on all of them.
+bool promises_order(const verbs::Port& port) noexcept;
 
 /// Where files are looked for if none is named, the first one first.
 std::vector<std::string> tuning_paths();

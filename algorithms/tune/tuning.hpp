@@ -10,6 +10,7 @@
 #include "plan/core/per_round.hpp"
 #include "tune/machine.hpp"
 #include "tune/request.hpp"
+#include "tune/write_placement.hpp"
 
 namespace tutti::tune {
 
@@ -98,6 +99,7 @@ struct Rule {
 struct Tuning {
   Fingerprint made_on = {};  // empty: it holds everywhere
   Machine machine = {};      // unless is_described(): the file has none
+  WritePlacement placement = {};
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};
   friend bool operator==(const Tuning&, const Tuning&) = default;

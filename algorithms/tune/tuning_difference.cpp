@@ -123,6 +123,9 @@ std::string difference_of(const Tuning& left, const Tuning& right) {
   for (const Parameter parameter : detail::enumerators<Parameter::fan_max>)
     compare(key_of(parameter), text_of(left, parameter), text_of(right, parameter));
 
+  compare("placement of lines", words_on_lines(left.placement), words_on_lines(right.placement));
+  compare("placement of words", words_on_order(left.placement), words_on_order(right.placement));
+
   for (std::size_t i = 0; i < std::max(left.rules.size(), right.rules.size()); ++i)
     compare("rule " + std::to_string(i + 1),
             i < left.rules.size() ? text_of(left.rules[i]) : "none",

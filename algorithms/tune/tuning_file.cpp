@@ -173,6 +173,25 @@ Machine machine_of(const std::string& file, const JsonValue& value) {
   return read;
 }
 
+WritePlacement placement_of(const std::string& file, const JsonValue& value) {
+  const Object object(file, "\"placement\"", value,
+                      {"lines", "torn_lines", "words", "early_words"});
+  const auto count = [&](std::string_view key) {
+    return object.whole<std::uint64_t>(key, 0, placed_writes_max);
+  };
+  const WritePlacement read{.lines = count("lines"),
+                            .torn_lines = count("torn_lines"),
+                            .words = count("words"),
+                            .early_words = count("early_words")};
+  if (read.torn_lines > read.lines)
+    object.expected(object.require("torn_lines"),
+                    "at most the lines, " + std::to_string(read.lines));
+  if (read.early_words > read.words)
+    object.expected(object.require("early_words"),
+                    "at most the words, " + std::to_string(read.words));
+  return read;
+}
+
 template <class Integer>
 Range<Integer> range_of(const Object& rule, std::string_view key) {
   Range<Integer> range;
@@ -338,6 +357,13 @@ std::string line_of(const Fingerprint& made_on) {
                     number_member("registry", made_on.registry)});
 }
 
+std::string line_of(const WritePlacement& placement) {
+  return object_of({number_member("lines", placement.lines),
+                    number_member("torn_lines", placement.torn_lines),
+                    number_member("words", placement.words),
+                    number_member("early_words", placement.early_words)});
+}
+
 std::string line_of(const Figure& figure) {
   return object_of({number_member("value", figure.value), number_member("low", figure.low),
                     number_member("high", figure.high),
@@ -398,7 +424,7 @@ std::string lines_of(const char* key, const std::vector<Fact>& facts) {
 Tuning parse_tuning(std::string_view text, const std::string& name) {
   const JsonValue root = parse_json(text, name);
   const Object object(name, "the file", root,
-                      {"format", "made_on", "machine", "rules", "findings"});
+                      {"format", "made_on", "machine", "placement", "rules", "findings"});
   if (const JsonValue& format = object.require("format");
       format.kind != JsonValue::Kind::text || format.text != format_name)
     object.expected(format, json_string(format_name));
@@ -407,6 +433,8 @@ Tuning parse_tuning(std::string_view text, const std::string& name) {
     tuning.made_on = fingerprint_of(name, *made_on);
   if (const JsonValue* machine = object.find("machine"))
     tuning.machine = machine_of(name, *machine);
+  if (const JsonValue* placement = object.find("placement"))
+    tuning.placement = placement_of(name, *placement);
   if (const JsonValue* rules = object.find("rules"))
     for (const JsonValue& one : object.list(*rules, rules_max))
       tuning.rules.push_back(rule_of(name, one));
@@ -430,6 +458,8 @@ std::string text_of(const Tuning& tuning) {
       lines.push_back("    " + member(key_of(parameter), line_of(tuning.machine[parameter])));
     parts.push_back("  " + member("machine", "{\n") + joined(lines, ",\n") + "\n  }");
   }
+  if (tuning.placement != WritePlacement{})
+    parts.push_back("  " + member("placement", line_of(tuning.placement)));
   if (!tuning.rules.empty()) parts.push_back(lines_of("rules", tuning.rules));
   if (!tuning.findings.empty()) parts.push_back(lines_of("findings", tuning.findings));
   std::string text = "{\n" + joined(parts, ",\n") + "\n}\n";

@@ -108,15 +108,15 @@ struct AllreduceArguments {       // raw form
 /// a rank that computes, or is stopped, after start() holds up no other rank in that call.  There
 /// are two exceptions: the software device may have to move data by TUTTI_SOFT_TRANSPORT=bounce,
 /// and a rank that is stopped in the middle of test() or wait() may have claimed a chunk of the
-/// payload. All this needs a device that places writes in order, as the software device does.  On
-/// other devices (SharedNotifications::republished), some ranks of a node have to be in test() or
-/// wait(), of any operation, for the others to go on: those to which ranks of the node before send,
-/// one for each such rank; describe() names them.  A payload goes around in laps, of which 2 MiB
-/// are in flight (another size with ContextOptions::chunk_bytes).  The first rank of one of N nodes
-/// holds the laps in flight 2 + 2/N times in its arena, and each rank its contributions to them, or
-/// to a whole payload if there is room.  Of a longer payload, the others wait for a rank that
-/// computes or is stopped only if its arena has no room for a whole payload, and not before the
-/// laps in flight are done.
+/// payload.  All this needs a device that places writes in order, as the software device does. With
+/// SharedNotifications::republished, as on other devices unless words are asked for, some ranks of
+/// a node have to be in test() or wait(), of any operation, for the others to go on: those to which
+/// ranks of the node before send, one for each such rank; describe() names them.  A payload goes
+/// around in laps, of which 2 MiB are in flight (another size with ContextOptions::chunk_bytes).
+/// The first rank of one of N nodes holds the laps in flight 2 + 2/N times in its arena, and each
+/// rank its contributions to them, or to a whole payload if there is room.  Of a longer payload,
+/// the others wait for a rank that computes or is stopped only if its arena has no room for a whole
+/// payload, and not before the laps in flight are done.
 ///
 /// Algorithm::automatic takes it, too, where it costs least and all ranks have room for it; then 1
 /// MiB is in flight, and each arena has as much room left as the ring takes.

@@ -45,9 +45,10 @@ enum class WaitPolicy : std::uint8_t {
 /// How the ranks of a node learn which chunks the network has brought for their node
 /// (Algorithm::shared_ring).
 enum class SharedNotifications : std::uint8_t {
-  automatic,    // words where the device places writes in order, and time is real
+  automatic,    // words where the device promises to place writes in order, and time is real
   words,        // the device writes words that all ranks of the node see; Error{unsupported} where
-                // it does not place writes in order
+                // it neither promises to place writes in order nor was seen to do so, as a tuning
+                // file says (docs/choosing_and_tuning.md)
   republished,  // the rank to which a connection leads writes the words when it polls
 };
 
@@ -129,6 +130,10 @@ struct ContextOptions {
   /// Whether a tuning file leaves the bits of results as they would be without it.  Must be equal
   /// on all ranks.  Default: false; a file may change bits as far as the Agreement allows.
   std::optional<bool> tuning_keeps_bits = {};
+  /// Whether rank 0 appends what first calls find (TuningMode::first_call) to the tuning file, for
+  /// later programs: the one that it has found, else the user's own.  An operation is made all the
+  /// same where that fails; Operation::explanation() says why.  Default: false.
+  std::optional<bool> tuning_appends = {};
 };
 
 /// Owns the device, the arena, completion queues and the connections, one for each peer process

@@ -41,8 +41,9 @@ enum class Notify : std::uint8_t {
   immediate,  // by a write with immediate, for which the device makes a completion
   flag,       // messages of at most 56 bytes: by a word at their end, which is polled in memory;
               // longer ones by immediate.  For devices that are known to place a line of 64 bytes
-              // whole.  If ranks start an operation unequally often and destroy it, a message that
-              // arrives after that may go undetected; with immediate it does not
+              // whole, or were seen to (docs/choosing_and_tuning.md).  If ranks start an operation
+              // unequally often and destroy it, a message that arrives after that may go
+              // undetected; with immediate it does not
 };
 
 }  // namespace tutti

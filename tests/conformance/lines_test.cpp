@@ -2,7 +2,8 @@
 // bytes that a peer writes with one inline request sees all of it, however fast the lines follow
 // each other; and what the device cannot write like that it does not write.
 //
-// A device is put on the list (Driver::keep_lines_whole) once this holds there:
+// On a real device, which promises nothing, this says whether it does so all the same (tutti-tune
+// looks at more, and writes down what it finds):
 //   TUTTI_TEST_ANY_DEVICE=1 conformance_lines --device NAME
 #include <gtest/gtest.h>
 

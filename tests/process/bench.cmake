@@ -7,7 +7,7 @@ if(TARGET tutti-bench)
   set_tests_properties(bench_virtual_time PROPERTIES LABELS "process;virtual" PROCESSORS 1)
   set_tests_properties(bench_refusals PROPERTIES LABELS "process;beside" PROCESSORS 1)
 
-  foreach(group refusals resume lock modes budget tcp)
+  foreach(group refusals resume lock modes budget stress tcp)
     add_test(NAME tune_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tune_cli.sh
       $<TARGET_FILE:tutti-tune> $<TARGET_FILE:tutti-bench> ${group})
     set_tests_properties(tune_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
@@ -32,6 +32,11 @@ if(TARGET tutti-bench)
   tutti_test(process_network_probes LABEL process TIMEOUT 120 SERIAL
     SOURCES network_probes_test.cpp
     LINK tutti_bench tutti_tune tutti_plan tutti_verbs tutti_bootstrap)
+
+  tutti_test(process_device_stress LABEL process SOURCES device_stress_test.cpp
+    LINK tutti_bench tutti_tune tutti_verbs tutti_bootstrap)
+  target_include_directories(process_device_stress PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  set_tests_properties(process_device_stress PROPERTIES PROCESSORS 2)
 
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
   foreach(group json tampered texts refusals)

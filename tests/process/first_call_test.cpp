@@ -1,12 +1,17 @@
 // Promise: with TUTTI_TUNING=first_call, making an operation times a few schedules on memory of its
 // own, in bounded time, and all ranks go on with the fastest; in virtual time it is no slower than
 // the paper's best uniform n.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,8 +22,12 @@
 #include <vector>
 
 #include "runtime/communicator.hpp"
+#include "runtime/context.hpp"
 #include "runtime/first_call.hpp"
+#include "runtime/tuning_append.hpp"
 #include "support/device.hpp"
+#include "tune/file_text.hpp"
+#include "tune/tuning_file.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -269,6 +278,191 @@ TEST(FirstCall, leaves_buffers_alone_ends_in_time_and_is_remembered) {
   const auto results = run_local({.rank_count = 2}, in_real_time);
   if (results[0].exit_status == skipped) GTEST_SKIP() << "there are fewer than two CPUs";
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+/// A directory for a user's configuration; gone at the end.
+class Home {
+ public:
+  Home() {
+    std::string name = "/tmp/tutti_first_call.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) std::abort();
+    directory_ = name;
+    ::setenv("XDG_CONFIG_HOME", directory_.c_str(), 1);
+  }
+  ~Home() {
+    ::unsetenv("XDG_CONFIG_HOME");
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+  }
+  Home(const Home&) = delete;
+  Home& operator=(const Home&) = delete;
+
+  std::string file() const { return directory_ + "/tutti/tuning.json"; }
+  std::string text() const { return tune::text_of_file(file()).value_or(""); }
+  tune::Tuning tuning() const { return tune::parse_tuning(text(), file()); }
+
+ private:
+  std::string directory_;
+};
+
+bool says(const Operation& operation, const std::string& words) {
+  return operation.explanation().find(words) != std::string::npos;
+}
+
+/// Makes an allreduce of one number with a context of its own, and hands it to `look`, whose result
+/// counts if it can be called.
+template <class Look>
+int with_operation(Exchange& exchange, TuningMode mode, bool appends, Look look) {
+  Context context({.device = "soft0", .tuning = mode, .tuning_appends = appends});
+  Communicator communicator(context, exchange);
+  std::vector<std::uint64_t> source(1, 2), target(1);
+  Operation operation = make(communicator, 1, source, target);
+  if (!complete(operation) || target[0] != 2 * exchange.rank_count()) return 1;
+  const int result = look(operation, context);
+  communicator.synchronize();
+  return result;
+}
+
+int appending(Exchange& exchange, const Home& home) {
+  const bool is_first = exchange.self() == Rank{0};
+  // Nothing is written unless it is asked for.
+  int wrong = with_operation(exchange, TuningMode::first_call, false,
+                             [&](auto&, auto&) { return home.text().empty() ? 0 : 2; });
+  if (wrong != 0) return wrong;
+  std::string algorithm;
+  wrong = with_operation(
+      exchange, TuningMode::first_call, true, [&](Operation& operation, Context& context) {
+        algorithm = operation.algorithm();
+        if (!is_first) return says(operation, "appended") ? 3 : 0;
+        if (!says(operation, "first call: of ")) return 13;
+        if (!says(operation, "; appended to " + home.file())) return 4;
+        const tune::Tuning tuning = home.tuning();
+        const auto& implementation = context.implementation();
+        if (tuning.made_on !=
+            runtime::fingerprint_of(implementation.fabric.port(), implementation.settings))
+          return 5;
+        if (tuning.findings.size() != 1) return 6;
+        const tune::Finding& found = tuning.findings[0];
+        const tune::Finding call{.collective = tune::Collective::allreduce,
+                                 .bytes = 8,
+                                 .nodes = exchange.rank_count(),
+                                 .operators = tune::OperatorClass::exact};
+        if (!found.is_about_same(call) || found.is_noisy || found.others.empty()) return 7;
+        for (const tune::Timing& other : found.others)
+          if (other.measured < found.winner.measured || other.predicted == 0) return 8;
+        return operation.explanation().starts_with("chosen: " + found.winner.choice + ", ") ? 0 : 9;
+      });
+  if (wrong != 0) return wrong;
+  const std::string text = home.text();
+  // Later programs choose by it ...
+  wrong = with_operation(exchange, TuningMode::file, false, [&](Operation& operation, auto&) {
+    return says(operation, "measured to be the fastest") && operation.algorithm() == algorithm ? 0
+                                                                                               : 10;
+  });
+  if (wrong != 0) return wrong;
+  // ... and do not change it.
+  wrong = with_operation(exchange, TuningMode::first_call, true, [&](Operation& operation, auto&) {
+    return says(operation, home.file() + " has a finding of this call") == is_first ? 0 : 11;
+  });
+  return wrong != 0 ? wrong : home.text() == text ? 0 : 12;
+}
+
+TEST(FirstCall, appends_what_it_has_found_where_that_is_asked_for) {
+  const Home home;
+  ::setenv("TUTTI_SOFT_FABRIC", "qdr", 1);
+  constexpr std::uint32_t ranks = 5;
+  soft::VirtualTime time(ranks);
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    return appending(exchange, home);
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+  EXPECT_FALSE(std::filesystem::exists(home.file() + ".journal"));
+}
+
+tune::Finding some_finding(std::uint64_t bytes) {
+  return {.collective = tune::Collective::broadcast,
+          .bytes = bytes,
+          .nodes = 2,
+          .winner = {"a", 1, 5},
+          .others = {{"b", 2, 5}}};
+}
+
+std::string refusal_of(const std::function<void()>& append) {
+  try {
+    append();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Appending, takes_the_file_that_was_found_else_the_users_own) {
+  const Home home;
+  runtime::FoundTable found;
+  EXPECT_EQ(runtime::file_to_append_to(found), home.file());
+  found.table = runtime::TuningTable{.path = "/etc/tutti/tuning.json"};
+  EXPECT_EQ(runtime::file_to_append_to(found), "/etc/tutti/tuning.json");
+  found.table.reset();
+  ::unsetenv("XDG_CONFIG_HOME");
+  const std::string before = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "";
+  ::unsetenv("HOME");
+  EXPECT_NE(refusal_of([&] { (void)runtime::file_to_append_to(found); }).find("HOME"),
+            std::string::npos);
+  if (!before.empty()) ::setenv("HOME", before.c_str(), 1);
+}
+
+TEST(Appending, never_touches_what_it_cannot_add_to) {
+  const Home home;
+  const tune::Fingerprint here{.device = "soft0", .firmware = "1", .cpu = "EPYC", .registry = 1};
+  const tune::Machine machine = tune::machine_preset("fdr");
+  const auto append = [&](std::uint64_t bytes) {
+    return runtime::append_finding(home.file(), here, machine, some_finding(bytes));
+  };
+  EXPECT_EQ(append(8), "appended to " + home.file());
+  EXPECT_EQ(append(16), "appended to " + home.file());
+  EXPECT_EQ(append(8), home.file() + " has a finding of this call");
+  ASSERT_EQ(home.tuning().findings.size(), 2u);
+  EXPECT_EQ(home.tuning().findings[1].winner.predicted, 5);
+
+  const auto expect_refused = [&](const std::string& text, const std::string& words) {
+    std::ofstream(home.file()) << text;
+    const std::string why = refusal_of([&] { (void)append(32); });
+    EXPECT_NE(why.find(words), std::string::npos) << why;
+    EXPECT_EQ(home.text(), text);
+    EXPECT_FALSE(std::filesystem::exists(home.file() + ".journal"));
+  };
+  tune::Tuning other{.made_on = here};
+  other.made_on.cpu = "Xeon";
+  expect_refused(tune::text_of(other), "CPU was \"Xeon\"");
+  other.made_on.device = "mlx5_0";
+  expect_refused(tune::text_of(other), "another network");
+  expect_refused("{", home.file() + ":1: ");
+  tune::Rule rule;
+  rule.across = Across::flat;
+  expect_refused(tune::text_of({.rules = {rule}}), "would hold everywhere");
+  // Prices on another machine are none on this one.
+  other = {.made_on = here, .machine = tune::machine_preset("hdr")};
+  std::ofstream(home.file()) << tune::text_of(other);
+  EXPECT_EQ(append(8), "appended to " + home.file());
+  EXPECT_EQ(home.tuning().findings[0].winner.predicted, 0);
+  EXPECT_EQ(home.tuning().findings[0].others[0].predicted, 0);
+  EXPECT_EQ(home.tuning().machine, other.machine);
+
+  // A tuner that writes it, and one that was interrupted.
+  const std::string before = home.text(), journal = home.file() + ".journal";
+  {
+    const detail::Descriptor lock(::open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+    EXPECT_NE(refusal_of([&] { (void)append(32); }).find("another tutti-tune writes it"),
+              std::string::npos);
+  }
+  EXPECT_TRUE(std::filesystem::exists(journal)) << "it is the tuner's";
+  std::ofstream(journal) << "{}\n";
+  EXPECT_NE(refusal_of([&] { (void)append(32); }).find("was interrupted"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(journal)) << "it is the tuner's";
+  EXPECT_EQ(home.text(), before);
 }
 
 TEST(FirstCall, refuses_different_arguments_as_ever) {

@@ -178,6 +178,34 @@ budget() {
     --budget 2 --fresh
 }
 
+# What a stress finds of the device is in the file, adds up from run to run, and one violation forbids
+# lines, which tutti-info says, too.
+stress() {
+  local file=$folder/t.json info before after
+  [ "$(nproc)" -gt 1 ] || { echo "one CPU, on which nothing is seen to come"; return; }
+  info=$(dirname "$tune")/tutti-info
+  local run=("$tune" --local 2 --ranks-per-node 1 --network-only --budget 3 --out "$file")
+  expect 0 '^placement of writes: [0-9]+ lines were seen to come, all of them whole.*; [0-9]+ words' "${run[@]}"
+  before=$(sed -n 's/.*"placement": {"lines": \([0-9]*\),.*/\1/p' "$file")
+  expect 0 "^placement of writes: $before lines" "$tune" --show "$file"
+  expect 0 "^file: $file" "${run[@]}"
+  after=$(sed -n 's/.*"placement": {"lines": \([0-9]*\),.*/\1/p' "$file")
+  [ "$after" -gt "$before" ] || fail "$before lines in the file, and after another run $after"
+  export TUTTI_TUNING_FILE=$file
+  expect 0 "flag: can be used here" "$info"
+  sed -i 's/"torn_lines": 0/"torn_lines": 3/' "$file"
+  expect 0 'cannot be used here' "$info"
+  expect 2 "$after lines were seen to come, 3 of them torn; or use immediate" env TUTTI_NOTIFY=flag \
+    "$bench" barrier --local 2 --ranks-per-node 1 --iterations 400
+  # Of other firmware it says nothing.
+  sed -i 's/"firmware": "/"firmware": "0/' "$file"
+  expect 0 'flag: can be used here' "$info"
+  unset TUTTI_TUNING_FILE
+  expect 0 "^file: $file" "${run[@]}"
+  before=$(sed -n 's/.*"placement": {.*"torn_lines": \([0-9]*\),.*/\1/p' "$file")
+  [ "$before" = 0 ] || fail "torn lines of other firmware are kept: \"$before\""
+}
+
 # Ranks that were started one by one.
 tcp() {
   local port rank file=$folder/t.json

@@ -21,6 +21,7 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/context.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/tuning_agreement.hpp"
 #include "runtime/tuning_table.hpp"
@@ -324,6 +325,83 @@ TEST(Tuning, what_is_stale_is_said_of_what_counts) {
   EXPECT_EQ(stale(table_of(newer, {1}), TuningMode::model), "");
   EXPECT_NE(stale(table_of(other, {1}), TuningMode::model), "");
   EXPECT_EQ(stale(rules, TuningMode::model), "");
+}
+
+TEST(Tuning, what_was_seen_of_the_placement_of_writes_is_said_of_this_very_device_alone) {
+  using Says = verbs::FoundFact::Says;
+  const Files files;
+  const tune::Fingerprint here{.device = "mlx5_0", .firmware = "16.35", .cpu = "EPYC"};
+  runtime::ContextSettings settings;
+  settings.tuning_file = files.path(0);
+  const auto found = [&](const tune::Fingerprint& made_on, const tune::WritePlacement& seen) {
+    files.write(0, tune::text_of({.made_on = made_on, .placement = seen}));
+    return runtime::found_placement(runtime::find_table(settings, here));
+  };
+  const std::uint64_t enough = tune::placed_writes_needed;
+  verbs::FoundPlacement placement = found(here, {.lines = enough, .words = enough - 1});
+  EXPECT_EQ(placement.lines.says, Says::holds);
+  EXPECT_EQ(placement.lines.source,
+            "by " + files.path(0) + ", 1000000 lines were seen to come, all of them whole");
+  EXPECT_EQ(placement.order.says, Says::nothing);
+  EXPECT_NE(placement.order.source.find("but 1000000 are needed"), std::string::npos);
+  placement = found(here, {.lines = enough, .torn_lines = 1, .words = enough});
+  EXPECT_EQ(placement.lines.says, Says::violated);
+  EXPECT_EQ(placement.order.says, Says::holds);
+  tune::Fingerprint other = here;
+  other.firmware = "16.36";
+  placement = found(other, {.lines = enough, .torn_lines = 1, .words = enough});
+  EXPECT_EQ(placement.lines.says, Says::nothing);
+  EXPECT_EQ(placement.order.says, Says::nothing);
+  EXPECT_NE(placement.lines.source.find("the firmware was \"16.36\", here it is \"16.35\""),
+            std::string::npos)
+      << placement.lines.source;
+  EXPECT_EQ(found(here, {}).lines.source, "");
+  settings.tuning = TuningMode::off;
+  EXPECT_EQ(found(here, {.lines = enough}).lines.says, Says::nothing);
+  settings.tuning = TuningMode::file;
+  files.write(0, "{");
+  placement = runtime::found_placement(runtime::find_table(settings, here));
+  EXPECT_EQ(placement.lines.says, Says::nothing);
+  EXPECT_NE(placement.lines.source.find(files.path(0) + ":1: "), std::string::npos);
+}
+
+/// The software device promises both, and would keep it; a file that has seen otherwise counts
+/// more.
+TEST(Tuning, one_violation_forbids_flags_and_words) {
+  const Files files;
+  const tune::Fingerprint here = fingerprint();
+  const auto results = run_local({.rank_count = 1}, [&](Exchange& exchange) {
+    ContextOptions options = options_for(exchange);
+    options.device = "soft0";
+    options.tuning_file = files.path(0);
+    const auto words_are_in_force = [&] {
+      Context context(options);
+      return context.implementation().shared_notifications == SharedNotifications::words;
+    };
+    files.write(0, tune::text_of({.made_on = here, .placement = {.lines = 2, .words = 9}}));
+    if (!words_are_in_force()) return 1;
+    files.write(0, tune::text_of(
+                       {.made_on = here, .placement = {.lines = 2, .words = 9, .early_words = 1}}));
+    if (words_are_in_force()) return 2;
+    options.notify = Notify::flag;
+    if (words_are_in_force()) return 3;  // but flags can be used
+    files.write(0, tune::text_of({.made_on = here, .placement = {.lines = 7, .torn_lines = 3}}));
+    try {
+      const Context context(options);
+      return 4;
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      if (error.code() != ErrorCode::unsupported ||
+          text.find(files.path(0) + ", 7 lines were seen to come, 3 of them torn") ==
+              std::string::npos) {
+        std::fprintf(stderr, "%s\n", text.c_str());
+        return 5;
+      }
+    }
+    return 0;
+  });
+  EXPECT_EQ(results[0].signal, 0);
+  EXPECT_EQ(results[0].exit_status, 0);
 }
 
 TEST(Tuning, where_rank_0_has_no_table_none_is_in_force) {

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <tutti/status.hpp>
 
+#include "runtime/file_change.hpp"
+
 namespace tutti::bench {
 namespace {
 
@@ -136,7 +138,7 @@ TEST_F(TuneJournalTest, a_pipe_is_no_journal_and_is_not_waited_for) {
 TEST_F(TuneJournalTest, what_cannot_be_replaced_is_named_with_the_advice) {
   const auto refusal_of = [](const std::string& file) {
     try {
-      replace_file(file, "text", "do this");
+      runtime::replace_file(file, "text", "do this");
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -202,7 +204,7 @@ TEST_F(TuneJournalTest, a_replaced_file_keeps_its_links_and_permissions) {
   std::ofstream(file_) << "before";
   ASSERT_EQ(::chmod(file_.c_str(), 0640), 0);
   ASSERT_EQ(::symlink(file_.c_str(), link.c_str()), 0);
-  replace_file(link, "after", "");
+  runtime::replace_file(link, "after", "");
   struct stat status;
   ASSERT_EQ(::lstat(link.c_str(), &status), 0);
   EXPECT_TRUE(S_ISLNK(status.st_mode));
@@ -216,7 +218,7 @@ TEST_F(TuneJournalTest, rules_are_those_of_the_file_as_it_is_at_the_end) {
   tune::Tuning result = tuning_of("fdr"), edited = result;
   take_rules_of(file_, result);  // no file
   edited.rules = {tune::Rule{.algorithm = Algorithm::ring}};
-  replace_file(file_, tune::text_of(edited), "");
+  runtime::replace_file(file_, tune::text_of(edited), "");
   take_rules_of(file_, result);
   EXPECT_EQ(result.rules, edited.rules);
   std::ofstream(file_) << "{";

@@ -23,6 +23,7 @@ tune::Tuning example() {
   tuning.machine.name = "lab";
   tuning.machine[Parameter::gap] = {
       .value = 101'000, .low = 99'000, .high = 104'500, .origin = tune::Origin::measured};
+  tuning.placement = {.lines = 2'000'000, .words = 1'500'000};
   tuning.rules = {{.collective = tune::Collective::allreduce,
                    .bytes = {.to = 255},
                    .ranks = {.from = 3},
@@ -64,6 +65,10 @@ TEST(TuneShow, every_fact_is_shown) {
   expect_line(text,
               "  per_byte_fs                 147059   6.8 GB/s  147059  147059  preset    G, bytes "
               "at a node's port");
+  expect_line(
+      text,
+      "placement of writes: 2000000 lines were seen to come, all of them whole; 1500000 words were "
+      "seen to come, all of them after what was written earlier");
   expect_line(text,
               "  1  allreduce, up to 255 bytes, from 3 ranks, 96 nodes, 2 to 4 ranks a node, "
               "relaxed: two_partial_dissemination, across flat, 4,4,3 a round");

@@ -70,6 +70,33 @@ TEST(TuneSummary, the_gap_of_a_software_port_is_of_the_model) {
   EXPECT_FALSE(has_model());
 }
 
+TEST(TuneSummary, what_a_stress_of_the_device_allows_and_forbids) {
+  TuneOptions options;
+  tune::Tuning tuning;
+  const std::vector<tune::Finding> found;
+  const std::map<std::string, std::string> untuned_of;
+  const std::vector<std::string> remarks;
+  const auto text = [&] {
+    return tune_summary({.options = options,
+                         .tuning = tuning,
+                         .found = found,
+                         .untuned_of = untuned_of,
+                         .remarks = remarks});
+  };
+  EXPECT_EQ(text().find("placement"), std::string::npos) << text();
+  tuning.placement = {.lines = 1'000'000, .words = 5};
+  EXPECT_NE(text().find(
+                "placement of writes: 1000000 lines were seen to come, all of them whole; 5 words"),
+            std::string::npos)
+      << text();
+  EXPECT_NE(text().find("TUTTI_NOTIFY=flag can be used with this file\n"), std::string::npos);
+  tuning.placement.torn_lines = 1;
+  EXPECT_NE(text().find("1 of them torn"), std::string::npos);
+  EXPECT_NE(text().find("TUTTI_NOTIFY=flag is refused with this file\n"), std::string::npos);
+  tuning.placement = {.lines = 10};
+  EXPECT_EQ(text().find("TUTTI_NOTIFY"), std::string::npos);
+}
+
 TEST(TuneSummary, the_file_that_every_program_finds) {
   TuneOptions options;
   options.is_default_file = true;

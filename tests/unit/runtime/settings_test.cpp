@@ -67,6 +67,7 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_TUNING", "first_call");
   set("TUTTI_TUNING_FILE", "/tmp/a.json");
   set("TUTTI_TUNING_BITS", "keep");
+  set("TUTTI_TUNING_APPEND", "1");
   const runtime::ContextSettings options = runtime::context_settings({});
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
@@ -88,6 +89,7 @@ TEST_F(Settings, values_are_read) {
   EXPECT_EQ(options.tuning, TuningMode::first_call);
   EXPECT_EQ(options.tuning_file, "/tmp/a.json");
   EXPECT_TRUE(options.tuning_keeps_bits);
+  EXPECT_TRUE(options.tuning_appends);
   EXPECT_EQ(runtime::context_settings({.tuning_file = "b", .tuning = TuningMode::off}).tuning_file,
             "b");
   EXPECT_EQ(runtime::context_settings({.connect = ConnectBy::exchange}).connect,
@@ -101,10 +103,13 @@ TEST_F(Settings, tuning_is_one_of_a_few_words) {
   EXPECT_EQ(runtime::context_settings({}).tuning, TuningMode::file);
   EXPECT_EQ(runtime::context_settings({}).tuning_file, "");
   EXPECT_FALSE(runtime::context_settings({}).tuning_keeps_bits);
+  EXPECT_FALSE(runtime::context_settings({}).tuning_appends);
+  EXPECT_TRUE(runtime::context_settings({.tuning_appends = true}).tuning_appends);
   EXPECT_EQ(runtime::context_settings({.tuning = TuningMode::model}).tuning, TuningMode::model);
   expect_refused("TUTTI_TUNING", "on", "expected file, model, first_call or off");
   expect_refused("TUTTI_TUNING", "", "expected file, model, first_call or off");
   expect_refused("TUTTI_TUNING_BITS", "1", "expected free, or keep");
+  expect_refused("TUTTI_TUNING_APPEND", "yes", "expected 0 or 1");
 }
 
 // Promise: files are looked for where the XDG Base Directory Specification says, and in /etc.

@@ -40,6 +40,8 @@ TEST(TuningFile, every_value_of_the_example_is_read) {
             (Figure{.value = 850000, .low = 840000, .high = 861000, .origin = Origin::measured}));
   EXPECT_EQ(tuning.machine[Parameter::inside_read_overhead],
             (Figure{.value = 500000, .low = 500000, .high = 500000, .origin = Origin::given}));
+  EXPECT_EQ(tuning.placement,
+            (WritePlacement{.lines = 1'200'000, .words = 900'000, .early_words = 2}));
   ASSERT_EQ(tuning.rules.size(), 3u);
   EXPECT_EQ(tuning.rules[0], (Rule{.collective = Collective::allreduce,
                                    .bytes = {.to = 255},
@@ -224,6 +226,7 @@ TEST(TuningFile, differences_have_a_line_each) {
   EXPECT_EQ(difference_of(left, right), "");
   right.made_on.firmware = "17";
   right.machine[Parameter::gap].value = 100001;
+  right.placement.torn_lines = 3;
   right.rules.pop_back();
   right.findings[0].winner.measured = 1;  // of the barrier
   right.findings[1].bytes = 16;
@@ -231,6 +234,9 @@ TEST(TuningFile, differences_have_a_line_each) {
       difference_of(left, right),
       "firmware: \"16.35.2000\" | \"17\"\n"
       "gap_ps: 100000 (99000 to 104000, measured) | 100001 (99000 to 104000, measured)\n"
+      "placement of lines: 1200000 lines were seen to come, all of them whole | 1200000 lines were "
+      "seen to come, 3 "
+      "of them torn\n"
       "rule 3: {\"collective\": \"barrier\", \"across\": \"leader\"} | none\n"
       "allreduce of 8 bytes, 96 nodes of 1, identical, rounding: recursive_multiplying with 7,3,2 "
       "a "

@@ -34,7 +34,7 @@ inline const std::string tuning_example = R"({
     "inside_read_overhead_ps": {"value": 500000, "low": 500000, "high": 500000, "origin": "given"},
     "inside_read_per_byte_fs": {"value": 100000, "low": 100000, "high": 100000, "origin": "given"},
     "fan_max": {"value": 0, "low": 0, "high": 0, "origin": "preset"}
-  },
+  }, "placement": {"lines": 1200000, "torn_lines": 0, "words": 900000, "early_words": 2},
   "rules": [
     {"collective": "allreduce", "bytes": {"to": 255}, "nodes": {"from": 96, "to": 96},
      "agreement": "relaxed", "algorithm": "two_partial_dissemination", "per_round": [4, 4, 3]},
@@ -86,7 +86,12 @@ inline const std::vector<RefusedEdit> refused_edits = {
      "\"bytes\" is there twice, first in line 29; expected it once", false},
     {"\"findings\": [", "\"machine\": {},\n\"findings\": [", 28,
      "\"machine\" is there twice, first in line 6", false},
+    {"\"torn_lines\": 0", "\"torn\": 0", 21,
+     "\"torn\" is unknown in \"placement\"; expected lines,"},
+    {", \"early_words\": 2", "", 21, "\"placement\" lacks \"early_words\""},
     // Types.
+    {"\"lines\": 1200000", "\"lines\": true", 21,
+     "\"lines\" of \"placement\" is true; expected a whole"},
     {"\"bytes\": 8,", "\"bytes\": \"8\",", 29,
      "\"bytes\" of a finding is \"8\"; expected a whole number"},
     {"\"bytes\": 8,", "\"bytes\": 8.5,", 29,
@@ -131,7 +136,13 @@ inline const std::vector<RefusedEdit> refused_edits = {
      "\"per_round\" of a rule is a list; expected messages of"},
     {"\"mtu_bytes\": 4096", "\"mtu_bytes\": 4294971392", 4,
      "\"mtu_bytes\" of \"made_on\" is 4294971392;"},
+    {"\"words\": 900000", "\"words\": 1000000000000001", 21,
+     "\"words\" of \"placement\" is 1000000000000001; expected a whole number from 0 to"},
     // Contradictions.
+    {"\"torn_lines\": 0", "\"torn_lines\": 1200001", 21,
+     "\"torn_lines\" of \"placement\" is 1200001; expected at most the lines, 1200000", false},
+    {"\"words\": 900000", "\"words\": 1", 21,
+     "\"early_words\" of \"placement\" is 2; expected at most the words, 1", false},
     {"\"low\": 840000", "\"low\": 850001", 8,
      "\"low\" of \"latency_ps\" is 850001; expected at most the value, 850000", false},
     {"\"high\": 861000", "\"high\": 849999", 8,
@@ -192,6 +203,7 @@ class RandomTuning {
     tune::Tuning made;
     if (one_in(4) != 0) made.made_on = fingerprint();
     if (one_in(4) != 0) made.machine = machine();
+    if (one_in(4) != 0) made.placement = placement();
     for (auto i = below(4); i > 0; --i) made.rules.push_back(rule());
     for (auto i = below(6); i > 0; --i) {
       tune::Finding one = finding();
@@ -255,6 +267,14 @@ class RandomTuning {
       figure.high = number<std::int64_t>(figure.value, most);
       figure.origin = any<tune::Origin::given>();
     }
+    return made;
+  }
+  tune::WritePlacement placement() {
+    tune::WritePlacement made;
+    made.torn_lines = whole(0, tune::placed_writes_max);
+    made.lines = whole(made.torn_lines, tune::placed_writes_max);
+    made.early_words = whole(0, tune::placed_writes_max);
+    made.words = whole(made.early_words, tune::placed_writes_max);
     return made;
   }
   template <class Integer>

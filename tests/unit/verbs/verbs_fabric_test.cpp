@@ -461,6 +461,9 @@ TEST(VerbsFabric, words_are_polled_only_where_writes_are_placed_in_order) {
   EXPECT_NE(why_not_worded(bad, "mlx5_0:1")
                 .find("mlx5_0:1 does not promise that who sees one sees all before it"),
             std::string::npos);
+  bad.found = "by t.json, 3 of them early";
+  EXPECT_NE(why_not_worded(bad, "mlx5_0:1").find("device does; by t.json, 3 of them early)"),
+            std::string::npos);
   bad = good;
   bad.inline_bytes = 4;
   EXPECT_NE(why_not_worded(bad, "mlx5_0:1").find("has 2 and 4"), std::string::npos);
@@ -585,12 +588,41 @@ TEST(Lines, an_immediate_for_a_slot_of_lines_fails_its_connection) {
 }
 
 TEST(Lines, devices_that_tear_them_are_refused_by_name) {
-  EXPECT_EQ(why_not_lines(nullptr, "mlx5_0:1"), "");
   const std::string text = why_not_lines("it is not on the list", "mlx5_0:1");
   for (const char* word :
        {"64 bytes", "mlx5_0:1 does not promise", "it is not on the list", "use immediate"})
     EXPECT_NE(text.find(word), std::string::npos) << text;
   EXPECT_NE(libibverbs_driver().keep_lines_whole(nullptr), nullptr) << "no device is known yet";
+}
+
+/// What lets a device be used for lines, and for words after other writes.
+TEST(Lines, what_was_found_allows_a_real_device_and_forbids_any) {
+  using Says = FoundFact::Says;
+  Port real;
+  real.description = {.driver = &libibverbs_driver(), .device = "mlx5_0", .port = 1};
+  EXPECT_NE(why_not_lines(real).find("tutti-tune looks"), std::string::npos);
+  EXPECT_FALSE(places_writes_in_order(real));
+  real.placement = {.lines = {.source = "by t.json, 5 lines"}, .order = {.source = "5 words"}};
+  EXPECT_NE(why_not_lines(real).find("is seen: by t.json, 5 lines; or use immediate"),
+            std::string::npos)
+      << why_not_lines(real);
+  EXPECT_FALSE(places_writes_in_order(real));
+  real.placement.lines.says = Says::holds;
+  EXPECT_EQ(why_not_lines(real), "");
+  EXPECT_FALSE(places_writes_in_order(real));
+  real.placement.order.says = Says::holds;
+  EXPECT_TRUE(places_writes_in_order(real));
+  real.placement.lines.says = real.placement.order.says = Says::violated;
+  EXPECT_NE(why_not_lines(real).find("by t.json, 5 lines"), std::string::npos);
+  EXPECT_FALSE(places_writes_in_order(real));
+
+  Port soft = open_port("soft0");
+  EXPECT_EQ(why_not_lines(soft), "");
+  EXPECT_TRUE(places_writes_in_order(soft));
+  soft.placement.lines = {.says = Says::violated, .source = "by t.json, 1 of them torn"};
+  EXPECT_NE(why_not_lines(soft).find("1 of them torn"), std::string::npos);
+  soft.placement.order.says = Says::violated;
+  EXPECT_FALSE(places_writes_in_order(soft));
 }
 
 TEST(LinesDeathTest, what_does_not_fit_is_a_programmers_error) {
