@@ -64,6 +64,9 @@ Reduction reduction_of(const tutti_reduction& given) {
            "an operator, TUTTI_SUM .. TUTTI_LOGICAL_OR, or a combine function");
   if (given.element_bytes < 1 || given.element_bytes > UINT32_MAX)
     refuse("reduction.element_bytes", std::to_string(given.element_bytes), "1 .. 4294967295");
+  if (const Reduction addition = exact_addition();
+      reinterpret_cast<CombineFunction>(given.combine) == addition.combine)
+    return addition;
   // An exception that leaves them ends the program, by the first caller that must not throw.
   return {.combine = reinterpret_cast<CombineFunction>(given.combine),
           .inverse = reinterpret_cast<CombineFunction>(given.inverse),

@@ -21,6 +21,12 @@
 #include <limits>
 #include <tutti/exact_sum.hpp>
 
+#include "runtime/exact_sum.hpp"
+
+#ifdef __FAST_MATH__
+#error "M + x - M is not x here: compile this file without -ffast-math"
+#endif
+
 // Vectors are passed between functions that are inlined, so their ABI does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -39,7 +45,8 @@ namespace {
 using Access = ExactSumAccess;
 constexpr int bins = ExactSum::bins, bin_bits = ExactSum::bin_bits;
 constexpr int least_exponent = -1074;
-constexpr int upper_half = std::endian::native == std::endian::little ? 1 : 0;
+constexpr int upper_half = 1;
+static_assert(std::endian::native == std::endian::little);
 constexpr std::uint8_t positive_infinity = 1, negative_infinity = 2, not_a_number = 4;
 /// What is looked through twice if the first bin turns out to be too low, and so stays in caches;
 /// of 2^40 units each, a block is far from 2^63.
@@ -193,7 +200,8 @@ template <int lanes>
   if (count > 0) add_each(total, values, count);
 }
 
-void add_by_two(ExactSum& total, const double* values, std::size_t count) noexcept {
+[[gnu::noinline]] void add_by_two(ExactSum& total, const double* values,
+                                  std::size_t count) noexcept {
   add_all<2>(total, values, count);
 }
 #if defined(__x86_64__)
@@ -211,7 +219,8 @@ void add_values(ExactSum& total, const double* values, std::size_t count) noexce
   add_by_two(total, values, count);
 }
 
-/// Rounds to nearest and keeps subnormals while it lives, whatever the caller has set.
+/// Rounds to nearest and keeps subnormals while it lives, whatever the caller has set.  What it is
+/// meant for has to be in functions that are not inlined: compilers move arithmetic, but not calls.
 class UsualArithmetic {
  public:
 #if defined(__x86_64__)
@@ -245,7 +254,7 @@ class UsualArithmetic {
 
 /// f(i) for all i, in blocks of doubles.
 template <class F>
-void add_converted(ExactSum& total, std::size_t count, F&& f) noexcept {
+[[gnu::noinline]] void add_converted(ExactSum& total, std::size_t count, F&& f) noexcept {
   constexpr std::size_t block = 256;
   double values[block];
   for (std::size_t begin = 0; begin < count; begin += block) {
@@ -303,9 +312,39 @@ Magnitude magnitude_of(const ExactSum& total) noexcept {
   return magnitude;
 }
 
-/// Rounded to `digits` bits, the last of which is 2^last at least, and below 2^limit.
-double rounded(const ExactSum& total, int digits, int last, int limit) noexcept {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
+template <class Real>
+struct Format;
+template <>
+struct Format<double> {
+  using Word = std::uint64_t;
+  static constexpr int digits = 53, last = -1074;
+};
+template <>
+struct Format<float> {
+  using Word = std::uint32_t;
+  static constexpr int digits = 24, last = -149;
+};
+
+/// kept * 2^exponent, by its bits: how the thread rounds does not matter.  `kept` has as many bits
+/// as the type at most, or is the next power of two.
+template <class Real>
+Real real_of(bool is_negative, std::uint64_t kept, int exponent) noexcept {
+  using Of = Format<Real>;
+  const int free = Of::digits - static_cast<int>(std::bit_width(kept));
+  const int up = std::min(free, exponent - Of::last);
+  kept = up < 0 ? kept >> -up : kept << up;
+  exponent -= up;
+  const auto biased = static_cast<std::uint64_t>(exponent - Of::last);
+  constexpr auto infinite = std::bit_cast<typename Of::Word>(std::numeric_limits<Real>::infinity());
+  // The first bit of a normal number counts as one in the exponent.
+  const std::uint64_t bits = std::min<std::uint64_t>((biased << (Of::digits - 1)) + kept, infinite);
+  const std::uint64_t sign = std::uint64_t{is_negative} << (8 * sizeof(Real) - 1);
+  return std::bit_cast<Real>(static_cast<typename Of::Word>(bits | sign));
+}
+
+template <class Real>
+Real rounded(const ExactSum& total) noexcept {
+  constexpr Real infinity = std::numeric_limits<Real>::infinity();
   switch (Access::specials(total)) {
     case 0:
       break;
@@ -314,11 +353,12 @@ double rounded(const ExactSum& total, int digits, int last, int limit) noexcept 
     case negative_infinity:
       return -infinity;
     default:
-      return std::numeric_limits<double>::quiet_NaN();
+      return std::numeric_limits<Real>::quiet_NaN();
   }
   const Magnitude magnitude = magnitude_of(total);
   const int length = magnitude.length();
-  const int dropped = std::max({length - digits, last - magnitude.exponent, 0});
+  const int dropped =
+      std::max({length - Format<Real>::digits, Format<Real>::last - magnitude.exponent, 0});
   std::uint64_t kept = 0;
   for (int bit = length - 1; bit >= dropped; --bit)
     kept = kept << 1 | static_cast<std::uint64_t>(magnitude.bit(bit));
@@ -328,11 +368,8 @@ double rounded(const ExactSum& total, int digits, int last, int limit) noexcept 
       is_more_than_half = magnitude.bit(bit);
     if (is_more_than_half) ++kept;
   }
-  const int exponent = magnitude.exponent + dropped;
-  if (exponent + static_cast<int>(std::bit_width(kept)) > limit)
-    return magnitude.is_negative ? -infinity : infinity;
-  const double value = std::ldexp(static_cast<double>(kept), exponent);
-  return magnitude.is_negative && kept != 0 ? -value : value;
+  if (kept == 0) return 0;
+  return real_of<Real>(magnitude.is_negative, kept, magnitude.exponent + dropped);
 }
 
 void combine_sums(const void* incoming, void* partial, std::size_t count, void*) noexcept {
@@ -370,19 +407,24 @@ void ExactSum::add(const ExactSum& other) noexcept {
 }
 
 double ExactSum::value() const noexcept {
-  const UsualArithmetic usual;
-  return rounded(*this, 53, least_exponent, 1024);
+  return rounded<double>(*this);
 }
 
 float ExactSum::value_as_float() const noexcept {
+  return rounded<float>(*this);
+}
+
+void runtime::add_by(int lanes, ExactSum& total, std::span<const double> values) noexcept {
   const UsualArithmetic usual;
-  return static_cast<float>(rounded(*this, 24, -149, 128));
+  if (lanes == 1) return add_each(total, values.data(), values.size());
+  if (lanes == 2) return add_by_two(total, values.data(), values.size());
+  add_values(total, values.data(), values.size());
 }
 
 Reduction exact_addition() noexcept {
   return {.combine = combine_sums,
           .element_bytes = sizeof(ExactSum),
-          .properties = {.commutative = true}};
+          .properties = {.commutative = true, .exact = true}};
 }
 
 }  // namespace tutti

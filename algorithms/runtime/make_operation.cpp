@@ -281,14 +281,14 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
   card.element_type = reduction.element_type;
   card.agreement = asked.agreement;
   card.root = index_of(asked.root);
-  card.properties = static_cast<std::uint8_t>((reduction.properties.commutative ? 1 : 0) |
-                                              (reduction.properties.idempotent ? 2 : 0) |
-                                              (reduction.inverse ? 4 : 0));
+  card.properties = static_cast<std::uint8_t>(
+      (reduction.properties.commutative ? 1 : 0) | (reduction.properties.idempotent ? 2 : 0) |
+      (reduction.inverse ? 4 : 0) | (reduction.properties.exact ? 8 : 0));
   const ElementType type = reduction.element_type;
   // Whether ranks that round differently could spoil what is promised.
   const bool bits_agree = asked.agreement == Agreement::reproducible ||
                           (asked.agreement == Agreement::identical && asked.root == no_rank);
-  if (bits_agree && reduction.combine != nullptr &&
+  if (bits_agree && reduction.combine != nullptr && !reduction.properties.exact &&
       (is_floating(type) || type == ElementType::other))
     card.float_mode = static_cast<std::uint8_t>(float_mode());
   return card;

@@ -12,6 +12,7 @@ const char* name_of(Collective collective) noexcept {
 }
 
 bool order_shows_in_bits(const Reduction& reduction) noexcept {
+  if (reduction.properties.exact) return false;
   if (reduction.element_type == ElementType::other) return true;
   return is_floating(reduction.element_type) && reduction.built_in != BuiltIn::min &&
          reduction.built_in != BuiltIn::max;

@@ -17,10 +17,11 @@
 // bins are dropped.  Nothing is ever carried from bin to bin before value() rounds, so what is left
 // depends on the values alone, not on their order.
 //
-// How exact.  A slice is dropped where it is below 2^-80 of the largest |value| in the sum: so of n
-// values, the sum before it is rounded differs from the true one by at most
+// How exact.  A slice is dropped where it is at most 2^-80 of the largest |value| in the sum: so of
+// n values, the sum before it is rounded differs from the true one by at most
 // n * max |value| * 2^-80, which is 2^27 times as exact as a double of the size of the largest
-// value.  Sums of up to 2^53 values do not overflow.
+// value.  What is smaller than that is gone even if the large values cancel: 1e300 + 1 - 1e300 is
+// 0, in any order.  Sums of up to 2^53 values do not overflow.
 //
 // Literature: J. Demmel and H. D. Nguyen, "Parallel Reproducible Summation", IEEE Transactions on
 // Computers 64 (7), 2015, section 4, for bins and the cutting of slices; P. Ahrens, J. Demmel and
@@ -30,8 +31,10 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "tutti/export.hpp"
@@ -53,6 +56,13 @@ class ExactSum {
   ExactSum() = default;
 
   void add(double value) noexcept { add(std::span<const double>(&value, 1)); }
+  /// Integers of 64 bits and long doubles may be none of the doubles: round them yourself.
+  template <class T>
+  requires(std::same_as<T, long double> ||
+           (std::integral<T> && sizeof(T) > 4)) void add(T value) = delete;
+  void add(std::initializer_list<double> values) noexcept {
+    add(std::span<const double>(values.begin(), values.size()));
+  }
   /// Faster than one value after the other.
   TUTTI_EXPORT void add(std::span<const double> values) noexcept;
   TUTTI_EXPORT void add(std::span<const float> values) noexcept;
@@ -82,7 +92,8 @@ class ExactSum {
 };
 static_assert(sizeof(ExactSum) == 40);
 
-/// Adds two sums: an operator for reductions of ExactSum, with any agreement.
+/// Adds two sums: the operator for reductions of ExactSum.  It is exact, so results have the same
+/// bits with every agreement and every schedule.
 TUTTI_EXPORT Reduction exact_addition() noexcept;
 
 }  // namespace tutti

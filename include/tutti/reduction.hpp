@@ -22,6 +22,7 @@ using CombineFunction = void (*)(const void* incoming, void* partial, std::size_
 struct OperatorProperties {
   bool commutative = false;
   bool idempotent = false;  // min, max, and, or: contributions may enter more than once
+  bool exact = false;  // it never rounds: however operands are associated, the bits are the same
 };
 
 /// What floating-point results promise, if all ranks round alike (rounding mode and treatment of

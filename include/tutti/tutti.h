@@ -320,11 +320,15 @@ enum { TUTTI_IDENTICAL = 0, TUTTI_REPRODUCIBLE = 1, TUTTI_RELAXED = 2 };
 /* ---- Sums that do not depend on order and number of ranks (exact_sum.hpp) ----------------------
  */
 
-/* Begins as zero: tutti_exact_sum sum = {{0}}.  Sums of the same values have the same bytes, in
- * whatever order and parts they were added. */
+/* Begins as zero: tutti_exact_sum sum = TUTTI_EXACT_SUM_ZERO.  Sums of the same values have the
+ * same bytes, in whatever order and parts they were added.  Pointers to sums are not NULL. */
 typedef struct {
   uint64_t words[5];
 } tutti_exact_sum;
+#define TUTTI_EXACT_SUM_ZERO \
+  {                          \
+    { 0, 0, 0, 0, 0 }        \
+  }
 
 TUTTI_EXPORT void tutti_exact_sum_add(tutti_exact_sum* sum, const double* values, size_t count);
 TUTTI_EXPORT void tutti_exact_sum_add_floats(tutti_exact_sum* sum, const float* values,
@@ -336,7 +340,8 @@ TUTTI_EXPORT void tutti_exact_sum_merge(tutti_exact_sum* sum, const tutti_exact_
 /* Rounded once, to nearest. */
 TUTTI_EXPORT double tutti_exact_sum_value(const tutti_exact_sum* sum);
 TUTTI_EXPORT float tutti_exact_sum_value_as_float(const tutti_exact_sum* sum);
-/* The operator that adds elements of type tutti_exact_sum, for any reduction. */
+/* The operator that adds elements of type tutti_exact_sum.  It is exact: bits do not depend on the
+ * agreement that is asked for. */
 TUTTI_EXPORT tutti_reduction tutti_exact_addition(void);
 
 /* ---- Schedules (algorithm.hpp) -----------------------------------------------------------------

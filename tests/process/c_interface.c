@@ -298,7 +298,8 @@ static void blocks(const place* here) {
 static void exact_sums(const place* here) {
   tutti_failure failure;
   tutti_operation* operation = NULL;
-  tutti_exact_sum mine = {{0}}, whole, expected = {{0}}, other = {{0}};
+  tutti_exact_sum mine = TUTTI_EXACT_SUM_ZERO, whole, expected = TUTTI_EXACT_SUM_ZERO;
+  tutti_exact_sum other = TUTTI_EXACT_SUM_ZERO;
   const float half = 0.5f;
   for (int q = 0; q < here->count; ++q) {
     const double value = (q % 2 ? -1e10 : 1e-10) * (q + 1);

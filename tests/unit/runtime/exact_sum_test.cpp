@@ -14,6 +14,8 @@
 #include <tutti/exact_sum.hpp>
 #include <vector>
 
+#include "runtime/exact_sum.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -215,6 +217,33 @@ TEST(ExactSum, zeros_give_plus_zero) {
   expect_same_bytes(sum_of({-0.0, 0.0}), ExactSum(), "zeros");
 }
 
+TEST(ExactSum, what_cancels_entirely_is_zero_in_every_format) {
+  for (const double large : {1e10, 1e74, 1e76, 1e100, 1e300})
+    for (const ExactSum& none :
+         {sum_of({large, -large}), sum_of({large, large * 0x1p-125, -large})}) {
+      EXPECT_EQ(none.value(), 0) << large;
+      EXPECT_EQ(none.value_as_float(), 0.0f) << large;
+      EXPECT_FALSE(std::signbit(none.value_as_float()));
+    }
+}
+
+TEST(ExactSum, vectors_of_every_width_give_the_same_bytes) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<double> values;
+    while (values.size() < 2500)
+      for (const double value : random_values(random)) values.push_back(value);
+    if (i % 10 == 0) values[random() % values.size()] = infinity;
+    values.resize(random() % values.size());
+    const ExactSum whole = sum_of(values);
+    for (const int lanes : {1, 2}) {
+      ExactSum total;
+      runtime::add_by(lanes, total, values);
+      expect_same_bytes(total, whole, "a width");
+    }
+  }
+}
+
 TEST(ExactSum, infinities_and_nans_are_remembered) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(sum_of({1, infinity, 2}).value(), infinity);
@@ -303,15 +332,25 @@ TEST(ExactSum, does_not_depend_on_how_the_thread_rounds) {
   _mm_setcsr(before | 0x8040);  // subnormal results and operands count as 0
   const ExactSum total = sum_of(values);
   const double tiny = sum_of({3e-310}).value();
+  const float tiny_float = sum_of({0x3p-149}).value_as_float();
+  ExactSum of_floats, of_products;
+  const std::vector<float> floats(300, 0x3p-149f);
+  const std::vector<double> factors(300, 0x1p-530), others(300, 0x1p-520);
+  of_floats.add(floats);
+  of_products.add_products(factors, others);
   _mm_setcsr(before);
   expect_same_bytes(total, usual, "subnormals");
   EXPECT_EQ(std::bit_cast<std::uint64_t>(tiny), std::bit_cast<std::uint64_t>(3e-310));
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(tiny_float), 3u);
+  EXPECT_EQ(of_floats.value(), 300 * 0x3p-149);
+  EXPECT_EQ(of_products.value(), 300 * 0x1p-1050);
 #endif
 }
 
 TEST(ExactSum, is_added_as_an_operator) {
   const Reduction addition = exact_addition();
   EXPECT_TRUE(addition.properties.commutative);
+  EXPECT_TRUE(addition.properties.exact);
   ASSERT_EQ(addition.element_bytes, sizeof(ExactSum));
   const std::vector<ExactSum> incoming = {sum_of({1e20}), sum_of({2})};
   std::vector<ExactSum> partial = {sum_of({1}), sum_of({1e-20})};
