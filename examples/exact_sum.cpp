@@ -100,7 +100,7 @@ void print_speed(const std::vector<double>& numbers) {
 int main(int argc, char** argv) {
   const long count = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 1000000;
   if (argc > 2 || count < 1 || count > 1000000000) {
-    std::fprintf(stderr, "exact_sum: expected a number of numbers from 1 to 1000000000\n");
+    std::fprintf(stderr, "exact_sum: expected how many numbers to add, from 1 to 1000000000\n");
     return 2;
   }
   const std::vector<double> numbers = made_numbers(static_cast<std::size_t>(count));

@@ -126,7 +126,8 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
            "bound; exit status 3 if something does.  How far choices are from the best ones, over "
            "a grid of networks, shapes and sizes, which takes hours unless there is a --budget: "
            "model, by the model alone; race, after a race; neighbours, by findings of other bytes "
-           "and nodes.  Some seconds: fit, parameters and their intervals from samples with noise; "
+           "and nodes.  These take seconds to a minute: fit, parameters and their intervals from "
+           "samples with noise; "
            "noise, races with noise; time, what choosing takes");
   line.add_flag("--check", words.check,
                 "in two seconds, measure the three figures again that say most about the fabric; "

@@ -4,8 +4,9 @@
 // A cell is one call on one machine.  Its choice is made from what is known of the machine, which
 // may be off by a few percent, and takes what it takes on the machine itself; likewise what is
 // chosen after a race, and by findings of other cells alone (verify_tuned.hpp).  That is compared
-// with all candidates of the registry: their rows and variants, and where each rank is a node of
-// its own and there are few, every vector with entries up to 15.
+// with the candidates of the registry whose price is at most VerifyOptions::followed_up_to times
+// the least: their rows and variants, and where each rank is a node of its own and there are few,
+// every vector with entries up to 15.
 #pragma once
 
 #include <array>

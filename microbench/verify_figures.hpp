@@ -1,4 +1,4 @@
-// Figures of tuning that are neither about calls nor about machines: whether a fit finds the
+// Figures of tuning that need no grid of calls: whether a fit finds the
 // parameters that were put into samples, how often races err, and what choosing takes.  Tests look
 // at the same figures.
 #pragma once

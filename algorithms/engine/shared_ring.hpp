@@ -729,7 +729,8 @@ class SharedRing {
     return false;
   }
 
-  /// As what a chunk goes on, once this node has joined it.
+  /// The chunk as it travels on once this node has added its contributions: a completed one becomes
+  /// a chunk of the allgather.
   plan::RingChunk next_of(plan::RingChunk chunk) const noexcept {
     if (layout_.ring.completes(chunk)) chunk.stage = plan::RingChunk::Stage::allgather;
     return chunk;
@@ -763,7 +764,8 @@ class SharedRing {
           execution.reduction.combine(contribution(member), block_ + place, part.element_count,
                                       execution.reduction.context);
     }
-    // Before anybody can have the chunk: a rank that stops here would say it too late.
+    // Published before the chunk is sent on: if this rank were stopped between the two, its node
+    // would wait for this word although the chunk is on its way.
     if (layout_.ring.phases == plan::RingPhases::reduce_scatter)
       fabric.publish(address_of(claimed_word_of(chunk, lap)), 2 * lap + 1, 0);
     const plan::RingChunk next = next_of(chunk);

@@ -48,8 +48,8 @@ constexpr int least_exponent = -1074;
 constexpr int upper_half = 1;
 static_assert(std::endian::native == std::endian::little);
 constexpr std::uint8_t positive_infinity = 1, negative_infinity = 2, not_a_number = 4;
-/// What is looked through twice if the first bin turns out to be too low, and so stays in caches;
-/// of 2^40 units each, a block is far from 2^63.
+/// A block whose first bin turns out to be too low is read twice, so it should stay in the caches.
+/// The sum of its slices, below 2^40 units each, stays far below 2^63.
 constexpr std::size_t block_values = 2048;
 
 double power_of_two(int exponent) noexcept {  // of normal numbers
@@ -161,7 +161,8 @@ template <int lanes>
 [[gnu::always_inline]] inline void add_all(ExactSum& total, const double* values,
                                            std::size_t count) noexcept;
 
-/// What may hold values that are not finite.
+/// Adds values one by one: those of a block that holds an infinity or a NaN, and those that do not
+/// fill a vector.
 [[gnu::noinline]] void add_each(ExactSum& total, const double* values, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     if (std::isfinite(values[i])) {
@@ -363,7 +364,7 @@ Real rounded(const ExactSum& total) noexcept {
   for (int bit = length - 1; bit >= dropped; --bit)
     kept = kept << 1 | static_cast<std::uint64_t>(magnitude.bit(bit));
   if (dropped > 0 && dropped <= length && magnitude.bit(dropped - 1)) {
-    bool is_more_than_half = (kept & 1) != 0;  // of two, the even one
+    bool is_more_than_half = (kept & 1) != 0;  // a tie goes to the even one
     for (int bit = 0; bit < dropped - 1 && !is_more_than_half; ++bit)
       is_more_than_half = magnitude.bit(bit);
     if (is_more_than_half) ++kept;

@@ -10,8 +10,8 @@
 namespace tutti::tune {
 
 /// What would change the choice: for each parameter of the machine, the nearest value within a
-/// factor of 8 by which another choice wins, a line each; empty: none.  It chooses some hundred
-/// times.  The fan is not tried: no price is made of it, so that it changes no choice.
+/// factor of 8 by which another choice wins, a line each; empty: none.  It calls choose() some
+/// hundred times.  fan_max is not varied, because no price depends on it.
 std::string what_would_flip(const CollectiveRequest& request, const Topology& topology,
                             const Knowledge& knowledge);
 

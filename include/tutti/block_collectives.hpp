@@ -25,7 +25,8 @@
 //    takes hardly longer than the same bytes in equal blocks.
 //  * With Algorithm::shared_ring, the blocks of an allgather(v) or reduce_scatter go from node to
 //    node along the ring of that name, as in an allreduce (collectives.hpp): any rank of a node
-//    does the work of its node, and one that is stopped after start() holds up nobody.  The first
+//    does the work of its node, and one that is stopped after start() holds up no other, with the
+//    exceptions and on the devices named there.  The first
 //    rank of one of N nodes holds the laps in flight 2 times in its arena (reduce_scatter: 2 + 2/N
 //    times), and each rank its contributions as there.  A reduce_scatter takes it unasked by the
 //    rules of allreduce.

@@ -46,8 +46,8 @@ namespace tutti {
 /// bytes are.  Two sums of the same values, in whatever order and parts, have the same bytes.  It
 /// begins as zero, whose bytes are 0.
 ///
-/// Whatever the rounding mode of the calling thread and its treatment of subnormals are, results
-/// are as with the usual ones.
+/// Results do not depend on the rounding mode of the calling thread, nor on how it treats
+/// subnormals (x86-64 and AArch64).
 class ExactSum {
  public:
   static constexpr int bins = 3;
@@ -56,7 +56,8 @@ class ExactSum {
   ExactSum() = default;
 
   void add(double value) noexcept { add(std::span<const double>(&value, 1)); }
-  /// Integers of 64 bits and long doubles may be none of the doubles: round them yourself.
+  /// A double cannot hold every integer of 64 bits or long double: convert it yourself, so that the
+  /// rounding is visible.
   template <class T>
   requires(std::same_as<T, long double> ||
            (std::integral<T> && sizeof(T) > 4)) void add(T value) = delete;
@@ -66,14 +67,15 @@ class ExactSum {
   /// Faster than one value after the other.
   TUTTI_EXPORT void add(std::span<const double> values) noexcept;
   TUTTI_EXPORT void add(std::span<const float> values) noexcept;
-  /// Adds left[i] * right[i], each product rounded to a double, of as many as the shorter has.
+  /// Adds the products left[i] * right[i], each rounded to a double, up to the length of the
+  /// shorter span.
   TUTTI_EXPORT void add_products(std::span<const double> left,
                                  std::span<const double> right) noexcept;
   TUTTI_EXPORT void add(const ExactSum& other) noexcept;
 
-  /// Rounded to nearest, of two to the even one.  Infinite where the sum is too large for a double,
-  /// or where values were infinite; NaN where one was a NaN, or both infinities were there.  A sum
-  /// of zeros is +0.
+  /// The sum rounded to the nearest double, ties to even.  Infinite if the sum is too large for a
+  /// double or a value was infinite; NaN if a value was a NaN, or if both infinities were added.  A
+  /// sum of zeros is +0.
   TUTTI_EXPORT double value() const noexcept;
   /// The sum rounded to a float at once, not by way of a double.
   TUTTI_EXPORT float value_as_float() const noexcept;

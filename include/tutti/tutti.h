@@ -321,7 +321,7 @@ enum { TUTTI_IDENTICAL = 0, TUTTI_REPRODUCIBLE = 1, TUTTI_RELAXED = 2 };
  */
 
 /* Begins as zero: tutti_exact_sum sum = TUTTI_EXACT_SUM_ZERO.  Sums of the same values have the
- * same bytes, in whatever order and parts they were added.  Pointers to sums are not NULL. */
+ * same bytes, in whatever order and parts they were added.  Pointers to sums must not be NULL. */
 typedef struct {
   uint64_t words[5];
 } tutti_exact_sum;

@@ -66,9 +66,9 @@ std::vector<Block> CanonicalTree::blocks_of(Rank last, std::uint32_t length) con
   return blocks;
 }
 
-// Around the multiple of the largest power of two within [first, end], the ranks to the left and to
-// the right of it have as many blocks as their numbers have one bits.  A block that reaches P goes
-// on beyond it, as if all ranks up to a power of two were there.
+// Let `middle` be the multiple of the largest power of two within [first, end].  The ranks from
+// first to middle form popcount(middle - first) blocks, and those from middle to end popcount(end -
+// middle).  A block that reaches P extends beyond it, as if there were ranks up to a power of two.
 std::uint32_t CanonicalTree::block_count(Rank last, std::uint32_t length) const {
   assert(length > 0 && length <= rank_count_ && index_of(last) < rank_count_);
   if (length == rank_count_) return 1;

@@ -17,12 +17,13 @@
 // Either half is an operation of its own (RingPhases), with C messages to a node for each block but
 // one, (N - 1) C from each node:
 //
-//   reduce_scatter  ends when block i + 1 is complete on node i, whose ranks have their blocks in
-//   it allgather       begins with block i + 1, which is that of node i: it consists of what its
-//   ranks
-//                   contribute, and nothing is combined.  Then as above.
+//   reduce_scatter: ends when block i + 1 is complete on node i, from which its ranks take theirs.
 //
-// Blocks are those of the nodes then, and may differ in length; each is cut into C sub-blocks.
+//   allgather: begins with block i + 1, which is what the ranks of node i contribute.  Nothing is
+//   combined.  Blocks then go around as above.
+//
+// In a half, block i + 1 consists of the blocks of the ranks of node i, so blocks may differ in
+// length.  Each is cut into C sub-blocks.
 //
 // A long payload is cut into laps, each of which goes around like this, see RingLaps.
 //
