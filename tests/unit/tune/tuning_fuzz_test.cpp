@@ -36,6 +36,11 @@ Json meaning_of(const std::string& text) {
     const Json& members = file["made_on"];
     if (std::none_of(members.begin(), members.end(), is_known)) file.erase("made_on");
   }
+  if (file.contains("placement")) {
+    const Json& counts = file["placement"];
+    if (std::all_of(counts.begin(), counts.end(), [](const Json& count) { return count == 0; }))
+      file.erase("placement");
+  }
   if (file.contains("rules"))
     for (Json& rule : file["rules"]) {
       for (const char* key : {"bytes", "ranks", "nodes", "ranks_per_node"}) {
