@@ -41,7 +41,8 @@ constexpr std::uint64_t words_ahead = 4;        // that are polled, the next one
 constexpr std::uint64_t burst_max = 8;
 /// How long an end waits for the other one: less than ranks that are not of a pair wait for both.
 constexpr Timeout patience = std::chrono::seconds(20);
-constexpr unsigned looks = 256;  // at one word; as long as it takes to send a few messages
+constexpr unsigned looks_before_poll = 64;
+constexpr unsigned looks = 1024;  // at one word; as long as it takes to send a few messages
 
 /// The finalizer of splitmix64: another number has other bits everywhere.
 constexpr std::uint64_t mixed(std::uint64_t number) noexcept {
@@ -64,7 +65,8 @@ struct Message {
       : word(mixed(sender << 56 | number)), pattern(mixed(word)) {
     const std::uint64_t dice = mixed(pattern);
     const std::uint64_t eighth = dice % 8;
-    kind = eighth < 4 ? Kind::line : eighth < 5 ? Kind::word : Kind::chunk;
+    // Chunks are long: more of them would leave no time to look.
+    kind = eighth < 4 ? Kind::line : eighth < 7 ? Kind::word : Kind::chunk;
     switch (kind) {
       case Kind::line:
         from = line_offset;
@@ -136,7 +138,7 @@ class End {
 
  private:
   void exchange_messages() {
-    constexpr unsigned turns_before_clock = 64;
+    constexpr unsigned turns_before_clock = 16;
     progress_at_ = detail::MonotonicClock::read();
     for (unsigned turn = 1; !has_ended(); ++turn) {
       if (!is_over_) send();
@@ -203,10 +205,11 @@ class End {
     taken_read_ = taken;
     for (std::uint64_t count = 1 + random() % burst_max;
          count > 0 && sent_ < taken_by_other_ + slots; --count)
-      send(++sent_);
+      if (send(++sent_) > chunk_bytes_of_packets) break;
   }
 
-  void send(std::uint64_t number) {
+  /// Returns how many bytes there are beside the word.
+  std::size_t send(std::uint64_t number) {
     const Message message(self_, number);
     const std::size_t slot = slot_of(number);
     // Whole words: what is written around the chunk is not sent.
@@ -216,13 +219,14 @@ class End {
       store(station_.source() + slot + word_offset, message.word);
       station_.put(cable_,
                    {.bytes = sizeof(Line), .immediate = false, .offset = slot + line_offset});
-      return;
+      return 0;
     }
     if (message.kind == Message::Kind::chunk)
       station_.put(
           cable_,
           {.bytes = message.to - message.from, .immediate = false, .offset = slot + message.from});
     put_word(slot + word_offset, message.word);
+    return message.to - message.from;
   }
 
   /// Whether the last and the first bytes of a message but its word are there: where a device is
@@ -263,9 +267,15 @@ class End {
       ahead_[one - taken_ - 1] = incoming(one);
     const Message& message = ahead_[number - taken_ - 1];
     const std::uint64_t old = number > slots ? incoming(number - slots).word : 0;
-    for (unsigned i = 0; i < looks; ++i) {
+    bool was_old = false;  // at the look before
+    for (unsigned i = 1; i <= looks; ++i) {
       const std::uint64_t word = word_at(number);
-      if (word == old) continue;
+      if (word == old) {
+        was_old = i % looks_before_poll != 0;
+        // In an emulated network, what this end has sent travels by its polls.
+        if (!was_old) station_.poll(0);
+        continue;
+      }
       const bool is_torn = word != message.word;  // the word itself
       if (is_torn) {
         ++seen_.lines;
@@ -273,7 +283,7 @@ class End {
         spin_until([&] { return word_at(number) == message.word; });
       }
       // What has been there for long shows nothing.
-      take_up_to(number, message, i > 0, is_torn);
+      take_up_to(number, message, was_old, is_torn);
       return true;
     }
     return false;
