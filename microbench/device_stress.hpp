@@ -4,7 +4,7 @@
 // the same time, messages follow each other without a pause, and every byte is compared.
 //
 //   a slot, of which there are 32:
-//   | a chunk of 1 to 4096 bytes, anywhere, also right before the word | 56 bytes and a word |
+//   | a chunk of 1 B to 64 KiB, anywhere, also right before the word   | 56 bytes and a word |
 //                                                                      '---- the line ------'
 //   line    the whole line, in one inline write
 //   word    the word alone, inline
@@ -24,6 +24,7 @@
 #include <tutti/types.hpp>
 
 #include "microbench/station.hpp"
+#include "tune/tuning.hpp"
 #include "tune/write_placement.hpp"
 
 namespace tutti::bench {
@@ -35,11 +36,18 @@ struct DeviceStressOptions {
 
 /// Collective.  `nodes` says which node each rank is of.  The ranks of rank 0's node are paired
 /// with ranks of other nodes; the others wait.  Returns what all pairs have seen, the same on every
-/// rank; nothing, if all ranks share a node, or if a device cannot send lines inline.
+/// rank; nothing, if all ranks share a node, if a device cannot send lines inline, or if a
+/// software device says that it does not keep lines whole.
 ///
-/// Throws Error alike on all ranks, and RunFailed where a rank does not answer for a minute.
+/// Throws Error alike on all ranks, and RunFailed where a rank does not answer for 20 s, unless
+/// something wrong was seen by then.
 tune::WritePlacement stress_device(Exchange& exchange, std::span<const Node> nodes,
                                    const DeviceStressOptions& options);
+
+/// Why what all ranks see together would not hold for rank 0's machine, of which it is recorded: a
+/// rank has another device, firmware or CPU, or nobody knows which; empty: it holds.  The same on
+/// every rank.  Collective.
+std::string why_not_of_rank_0(Exchange& exchange, const tune::Fingerprint& mine);
 
 /// What each memory of a station has to have for stress_cable().
 std::size_t stress_memory_bytes() noexcept;

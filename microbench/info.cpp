@@ -180,6 +180,12 @@ InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& 
                              settings.tuning_keeps_bits
                                  ? "as without a file (TUTTI_TUNING_BITS=keep)"
                                  : "as the agreement of a call allows; a file may change them");
+  if (settings.tuning_appends)
+    section.lines.emplace_back(
+        "first calls", settings.tuning == TuningMode::first_call
+                           ? "rank 0 of each communicator appends what they find to the file"
+                           : "none are made, so that TUTTI_TUNING_APPEND=1 does nothing "
+                             "(set TUTTI_TUNING=first_call)");
   section.lines.emplace_back(
       "several ranks",
       "where they find different tables, that of rank 0 holds for all; where no "

@@ -88,7 +88,9 @@ TuneJournal::TuneJournal(const std::string& tuning_file, bool fresh)
                   fmt::format("{}: is no ordinary file; {}", file_, writable));
     if (::access(file_.c_str(), W_OK) != 0) refuse_file(file_, errno, writable);
   }
-  runtime::LockedJournal journal = runtime::lock_journal(name_, lock_patience, writable);
+  runtime::LockedJournal journal = runtime::lock_journal(
+      name_, lock_patience, writable,
+      "wait until that tutti-tune, or first call, has ended, or give another file (--out)");
   descriptor_ = std::move(journal.descriptor);
   is_made_ = journal.is_made;
   if (!fresh) {

@@ -256,7 +256,11 @@ class TuneRun {
 
   /// Where time is simulated, writes are what the simulation says.
   tune::WritePlacement stress() {
-    if (options_.virtual_time) return {};
+    if (options_.virtual_time || topology_.is_one_node()) return {};
+    if (const std::string why = why_not_of_rank_0(exchange_, made_on_); !why.empty()) {
+      remarks_.push_back("How devices place writes was not looked at: " + why + ".");
+      return {};
+    }
     progress_.show(0, 1, budget_.left().count(), "stress of the device");
     const Seconds most = std::min(options_.budget * stress_share, stress_most);
     return stress_device(exchange_, communicator_.implementation().neighbours.nodes.node,

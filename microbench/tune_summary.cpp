@@ -59,12 +59,21 @@ std::string network_text(const tune::Tuning& tuning) {
 std::string placement_text(const tune::Tuning& tuning) {
   const std::string line = line_of(tuning.placement);
   if (line.empty()) return {};
-  const tune::Evidence evidence = evidence_for_lines(tuning.placement);
-  return "placement of writes: " + line +
-         (evidence == tune::Evidence::violated ? "; TUTTI_NOTIFY=flag is refused with this file"
-          : evidence == tune::Evidence::holds  ? "; TUTTI_NOTIFY=flag can be used with this file"
-                                               : "") +
-         "\n";
+  std::string text = "placement of writes: " + line;
+  if (const std::string why = why_placement_differs(tuning.made_on, tuning.made_on); !why.empty())
+    return text + "; it allows nothing: " + why + "\n";
+  bool allows = false;
+  const auto follows = [&](tune::Evidence evidence, const char* setting) {
+    if (evidence == tune::Evidence::violated)
+      text += fmt::format("; {} is refused with this file", setting);
+    if (evidence != tune::Evidence::holds) return;
+    text += fmt::format("; {} can be used with this file", setting);
+    allows = true;
+  };
+  follows(evidence_for_lines(tuning.placement), "TUTTI_NOTIFY=flag");
+  follows(evidence_for_order(tuning.placement), "TUTTI_SHARED_NOTIFICATIONS=words");
+  if (allows) text += "; each rank goes by the file that it finds itself: copy it to all nodes";
+  return text + "\n";
 }
 
 std::string plural(std::size_t count, const char* what) {

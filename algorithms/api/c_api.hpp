@@ -94,8 +94,8 @@ Struct known_part(const Struct* given, const char* name) {
 }
 
 /// Checks a member that has no meaning yet.
-inline void require_reserved(std::int64_t value) {
-  if (value != 0) refuse("reserved", std::to_string(value), "0");
+inline void require_reserved(std::int64_t value, const char* name = "reserved") {
+  if (value != 0) refuse(name, std::to_string(value), "0");
 }
 
 inline std::size_t size_of(const std::string& name, std::int64_t value) {

@@ -126,7 +126,7 @@ ContextOptions options_of(const tutti_context_options* given) {
   if (given == nullptr) return options;
   const tutti_context_options known = known_part(given, "options");
   require_reserved(known.reserved);
-  require_reserved(known.reserved_too);
+  require_reserved(known.reserved_too, "reserved_too");
   if (known.device != nullptr) options.device = known.device;
   options.arena_bytes = size_if_given("arena_bytes", known.arena_bytes);
   options.check = enumerator_if_given("check", known.check, CheckLevel::collective);

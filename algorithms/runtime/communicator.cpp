@@ -33,7 +33,8 @@ struct Introduction {
   std::uint64_t connect_by;
   std::uint64_t notify;
   std::uint64_t shared_notifications;
-  std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
+  std::uint64_t is_automatic;  // nobody has asked for these
+  std::uint64_t node_shape;    // hash of what is imposed on nodes and domains
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;         // allowed
@@ -44,7 +45,7 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 18;
+constexpr std::uint64_t protocol_version = 19;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -163,6 +164,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
       .notify = static_cast<std::uint64_t>(context.settings.notify),
       .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
+      .is_automatic = context.settings.shared_notifications == SharedNotifications::automatic,
       .node_shape = hash_of_shape(context.settings),
       .connections_max = context.fabric.connections().count_max(),
       .receives_max = context.fabric.connections().receives_promised_max(),
@@ -184,6 +186,9 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     tables.push_back(rank.tuning);
   }
   require_ports_of_one_kind(ports);  // before what follows from the kind
+  // A file that one rank has found may forbid it words, about which nobody has asked.
+  const bool all_are_automatic = std::all_of(
+      all.begin(), all.end(), [](const Introduction& rank) { return rank.is_automatic != 0; });
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].check_level != self.check_level)
       throw Error(ErrorCode::mismatch,
@@ -199,7 +204,10 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                       name_of(static_cast<Notify>(all[rank].notify)) + ", this rank by " +
                       name_of(context.settings.notify) +
                       ": set TUTTI_NOTIFY (or notify in code) alike everywhere");
-    if (all[rank].shared_notifications != self.shared_notifications)
+    const bool is_alike = all[rank].shared_notifications == self.shared_notifications;
+    if (!is_alike && all_are_automatic)
+      shared_notifications = SharedNotifications::republished;
+    else if (!is_alike)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " has shared notifications " +
                                            name_of(all[rank].shared_notifications) +

@@ -49,6 +49,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // The least of all ranks, whose devices and settings may differ: how many connections a context
   // holds, and how many receives a connection promises.
   std::uint32_t partners_max = UINT32_MAX, receives_max = UINT32_MAX;
+  // In force; republished where the ranks' own tuning files would have them do otherwise.
+  SharedNotifications shared_notifications = context.shared_notifications;
   std::shared_ptr<const runtime::TuningInForce> tuning;  // by which all ranks choose
   std::string only = {};  // the choice by which the next operations go (runtime/first_call.hpp)
   /// What first calls have found, by request.

@@ -41,13 +41,16 @@ std::string where_links_lead(const std::string& file) {
   return result;
 }
 
-/// The permissions of a file; those of a new one if there is none.
-mode_t mode_of(const std::string& file) {
-  struct stat status;
-  if (::stat(file.c_str(), &status) == 0) return status.st_mode & 07777;
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
+/// Makes a file beside `target` and puts its name into `name`.  The kernel applies the mask of the
+/// process: to read it, one would have to change it, also for other threads that make files.
+detail::Descriptor make_beside(const std::string& target, mode_t mode, std::string& name) {
+  constexpr int tries = 1000;  // others, and what they have left behind, may have the name
+  for (int i = 0; i < tries; ++i) {
+    name = target + "." + std::to_string(::getpid()) + "." + std::to_string(i);
+    detail::Descriptor made(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    if (made || errno != EEXIST) return made;
+  }
+  return {};
 }
 
 }  // namespace
@@ -77,15 +80,16 @@ void replace_file(const std::string& file, const std::string& text, const char* 
   if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     throw Error(ErrorCode::invalid_argument, file + ": is no ordinary file; " + advice);
   const std::string target = where_links_lead(file);
-  std::string other = target + ".XXXXXX";
+  const bool is_there = ::stat(target.c_str(), &status) == 0;
+  std::string other;
   // Names the file that the user knows.
   const auto require = [&](bool holds) {
     if (!holds) refuse_file(file, errno, advice);
   };
-  const detail::Descriptor descriptor(::mkostemp(other.data(), O_CLOEXEC));
+  const detail::Descriptor descriptor = make_beside(target, is_there ? 0600 : 0666, other);
   require(bool(descriptor));
   try {
-    require(::fchmod(descriptor.get(), mode_of(target)) == 0);
+    if (is_there) require(::fchmod(descriptor.get(), status.st_mode & 07777) == 0);
     write_all(descriptor.get(), text, file);
     sync_file(descriptor.get(), file);
     require(std::rename(other.c_str(), target.c_str()) == 0);
@@ -100,7 +104,7 @@ void replace_file(const std::string& file, const std::string& text, const char* 
 
 /// Whoever has the lock of a file that has been removed meanwhile has the lock of nothing.
 LockedJournal lock_journal(const std::string& name, std::chrono::milliseconds patience,
-                           const char* advice) {
+                           const char* advice, const char* advice_if_locked) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
     LockedJournal journal{
@@ -128,9 +132,7 @@ LockedJournal lock_journal(const std::string& name, std::chrono::milliseconds pa
     }
     if (std::chrono::steady_clock::now() > deadline)
       throw Error(ErrorCode::invalid_argument,
-                  name +
-                      ": another tutti-tune writes it; wait until it has ended, or give another "
-                      "file (--out)");
+                  name + ": another process has locked it; " + advice_if_locked);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

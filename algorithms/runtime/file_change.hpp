@@ -15,13 +15,13 @@ struct LockedJournal {
 };
 /// Opens a journal, or makes it.  Throws Error{invalid_argument}, "NAME: reason; remedy": it cannot
 /// be written, or somebody else has it locked for as long as `patience`.  `advice` is the remedy
-/// for a file that cannot be written.
+/// for a file that cannot be written, `advice_if_locked` the one for a file that is locked.
 LockedJournal lock_journal(const std::string& name, std::chrono::milliseconds patience,
-                           const char* advice);
+                           const char* advice, const char* advice_if_locked);
 
 /// Puts `text` where `file` is, or where the links of that name lead, as a whole or not at all.
-/// The permissions of a file that is there stay.  Throws Error, "FILE: reason; ADVICE", also if a
-/// folder, a device or a pipe is there.
+/// The permissions of a file that is there stay; a new one has those that the process's mask
+/// leaves.  Throws Error, "FILE: reason; ADVICE", also if a folder, a device or a pipe is there.
 void replace_file(const std::string& file, const std::string& text, const char* advice);
 
 /// Throw Error{system}, "NAME: reason".

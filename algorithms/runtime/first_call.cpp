@@ -374,6 +374,7 @@ class FirstCalls {
         finding.others.push_back(std::move(one));
     }
     if (finding.winner.choice.empty()) return {};  // what goes by price could not be timed
+    finding.is_noisy = !is_virtual(communicator_) && is_close(finding);
     try {
       return "; " + append_finding(file_to_append_to(context.found_table),
                                    fingerprint_of(context.fabric.port(), context.settings),
@@ -409,6 +410,13 @@ class FirstCalls {
 };
 
 }  // namespace
+
+bool is_close(const tune::Finding& finding) {
+  const Picoseconds margin = finding.winner.measured / margin_share;
+  return std::any_of(finding.others.begin(), finding.others.end(), [&](const tune::Timing& one) {
+    return one.measured <= finding.winner.measured + margin;
+  });
+}
 
 void choose_only(Communicator& communicator, std::string name) {
   communicator.implementation().only = std::move(name);

@@ -13,6 +13,7 @@
 #include <tutti/operation.hpp>
 
 #include "runtime/make_operation.hpp"
+#include "tune/tuning.hpp"
 
 namespace tutti::runtime {
 
@@ -37,6 +38,10 @@ void choose_only(Communicator& communicator, std::string name);
 /// alike on all ranks.
 bool may_be_timed(const Communicator::Implementation& communicator,
                   const OperationRequest& request);
+
+/// Whether a finding has another schedule that is faster than its winner, or slower by less than
+/// calls have to differ: a few calls do not tell which one is the fastest.
+bool is_close(const tune::Finding& finding);
 
 /// Collective: makes the operation by the fastest schedule, at once if equal requests are known; by
 /// price, if there is no room for that one in the arena or among receives.

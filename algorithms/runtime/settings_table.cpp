@@ -55,17 +55,20 @@ constexpr Setting table[] = {
      "with the line and the reason. Without it, $XDG_CONFIG_HOME/tutti/tuning.json (or "
      "~/.config/tutti/tuning.json) and /etc/tutti/tuning.json are looked for, and what is wrong "
      "with them is only said, by tutti-info. A file of another device or rate is left aside. Where "
-     "the ranks of a communicator have different files, that of rank 0 holds for all."},
+     "the ranks of a communicator have different files, that of rank 0 holds for all. How devices "
+     "place writes is an exception: each rank goes by the file that it finds itself, so where "
+     "TUTTI_NOTIFY=flag needs it, it has to be on all nodes."},
     {messages, "TUTTI_TUNING_BITS", "free|keep", "free",
      "Whether a tuning file may change bits of results.",
      "free: as far as the agreement of a call allows. keep: results have the bits that they would "
      "have without a file. All ranks must agree."},
     {messages, "TUTTI_TUNING_APPEND", "0|1", "0",
-     "Whether rank 0 appends what first calls find to the tuning file.",
-     "It needs TUTTI_TUNING=first_call. The file is the one that rank 0 has found, else the user's "
-     "own, which is made. A call of which there is a finding is left as it is, and nothing is "
-     "appended to a file of another machine or while tutti-tune writes it. "
-     "Operation::explanation() of rank 0 says what became of it."},
+     "Whether rank 0 of each communicator appends what first calls find to the tuning file.",
+     "It needs TUTTI_TUNING=first_call, without which it does nothing, as tutti-info says. The "
+     "file is the one that rank 0 of each communicator has found, else the user's own, which is "
+     "made. A call that already has a finding is left as it is, and nothing is appended to a file "
+     "of another machine or while somebody else writes it. Operation::explanation() of rank 0 says "
+     "what became of it."},
     {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "

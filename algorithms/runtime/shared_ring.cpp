@@ -63,9 +63,10 @@ const char* instead_of(const tune::CollectiveRequest& asked) {
   return asked.collective == tune::Collective::allreduce ? "ring" : "automatic";
 }
 
-bool gets_on_while_it_waits(const Context::Implementation& context) {
+bool gets_on_while_it_waits(const Communicator::Implementation& communicator) {
+  const Context::Implementation& context = communicator.context;
   if (context.settings.wait == WaitPolicy::block) return false;
-  if (context.shared_notifications == SharedNotifications::republished) return true;
+  if (communicator.shared_notifications == SharedNotifications::republished) return true;
   return !context.clock.is_simulated() && verbs::places_writes_in_order(context.fabric.port());
 }
 
@@ -74,10 +75,14 @@ bool gets_on_while_it_waits(const Context::Implementation& context) {
 bool has_room_for_ring(const Communicator::Implementation& communicator,
                        const tune::CollectiveRequest& asked) {
   Context::Implementation& context = communicator.context;
-  if (context.settings.chunk_bytes > 0 || !gets_on_while_it_waits(context)) return false;
+  if (context.settings.chunk_bytes > 0 || !gets_on_while_it_waits(communicator)) return false;
+  const bool has_words = communicator.shared_notifications != SharedNotifications::republished;
+  if (has_words &&
+      asked.reduction.element_bytes > chunk_bytes_before_words_max(context.fabric.port()))
+    return false;
   const tune::Topology topology = communicator.topology();
   if (!leaves_as_much(context, tune::shared_ring_arena_bytes(asked, topology))) return false;
-  if (context.shared_notifications != SharedNotifications::republished) return true;
+  if (has_words) return true;
   // Where many operations live, a ring would soon leave no receives to others: it takes four times
   // what a fold takes.  Connections that are not made yet have room.
   const plan::Plan plan = plan::shared_ring_plan(communicator.exchange.self(), topology.rank_count,
@@ -155,6 +160,16 @@ void SharedRingOperation::cut(const tune::CollectiveRequest& asked, std::uint32_
   const std::size_t message_bytes_max = std::min<std::size_t>(
       operation_.communicator.context.fabric.port().description.attributes.max_msg_sz,
       UINT32_MAX / 2);
+  if (const std::uint64_t looked_at =
+          chunk_bytes_before_words_max(operation_.communicator.context.fabric.port());
+      !republishes_ && layout_.chunk_bytes_max() > looked_at)
+    throw Error(ErrorCode::unsupported,
+                whose() + " has chunks of up to " + std::to_string(layout_.chunk_bytes_max()) +
+                    " bytes with a word after each, and tutti-tune has looked at chunks of up to " +
+                    std::to_string(looked_at) +
+                    " bytes on this device; lower TUTTI_CHUNK_BYTES, set "
+                    "TUTTI_SHARED_NOTIFICATIONS=republished on all ranks, or use " +
+                    instead_of(asked));
   if (layout_.chunk_bytes_max() > message_bytes_max)
     throw Error(ErrorCode::limit_exceeded,
                 whose() + " cuts the payload into " + std::to_string(layout_.laps.count) + " x " +
@@ -169,7 +184,7 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                                          const Completed& completed)
     : operation_(operation),
       self_(operation.communicator.exchange.self()),
-      republishes_(operation.communicator.context.shared_notifications ==
+      republishes_(operation.communicator.shared_notifications ==
                    SharedNotifications::republished) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;

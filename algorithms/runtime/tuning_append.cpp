@@ -17,6 +17,8 @@ namespace tutti::runtime {
 namespace {
 
 constexpr const char* remedy = "make it a file that can be written, or unset TUTTI_TUNING_APPEND";
+constexpr const char* remedy_if_locked =
+    "wait until that tutti-tune, or another communicator's first call, has ended, and start again";
 /// Others append within a millisecond; a tuner takes a minute, which no program waits for.
 constexpr auto lock_patience = std::chrono::milliseconds(100);
 
@@ -33,7 +35,8 @@ void make_folder_of(const std::string& file) {
 class Lock {
  public:
   explicit Lock(const std::string& file)
-      : name_(file + ".journal"), journal_(lock_journal(name_, lock_patience, remedy)) {
+      : name_(file + ".journal"),
+        journal_(lock_journal(name_, lock_patience, remedy, remedy_if_locked)) {
     struct stat status {};
     if (::fstat(journal_.descriptor.get(), &status) != 0 || status.st_size > 0)
       refuse(name_,
@@ -85,14 +88,21 @@ std::string append_finding(const std::string& file, const tune::Fingerprint& her
   make_folder_of(file);
   const Lock lock(file);
   tune::Tuning tuning = tuning_to_append_to(file, here);
-  if (std::any_of(tuning.findings.begin(), tuning.findings.end(),
-                  [&](const tune::Finding& one) { return one.is_about_same(finding); }))
+  const auto known =
+      std::find_if(tuning.findings.begin(), tuning.findings.end(),
+                   [&](const tune::Finding& one) { return one.is_about_same(finding); });
+  const bool is_known = known != tuning.findings.end();
+  // By a noisy one nobody chooses.
+  if (is_known && (!known->is_noisy || finding.is_noisy))
     return file + " has a finding of this call";
   if (tune::is_described(tuning.machine) && tuning.machine != priced_by) {
     finding.winner.predicted = 0;
     for (tune::Timing& other : finding.others) other.predicted = 0;
   }
-  tuning.findings.push_back(std::move(finding));
+  if (is_known)
+    *known = std::move(finding);
+  else
+    tuning.findings.push_back(std::move(finding));
   replace_file(file, tune::text_of(tuning), remedy);
   return "appended to " + file;
 }

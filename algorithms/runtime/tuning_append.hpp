@@ -13,11 +13,12 @@ namespace tutti::runtime {
 /// Error{invalid_argument} if no variable says where that is.
 std::string file_to_append_to(const FoundTable& found);
 
-/// Appends a finding, unless there is one about the same call.  A file that is not there is made,
-/// with its folders.  Predictions are kept only if the file describes the machine `priced_by`, or
-/// none: corrections compare with prices on the machine of the file.  Returns what became of it, in
-/// words.  Throws Error if the file is of another machine than `here`, or stale, does not say of
-/// which, cannot be read or written, or if tutti-tune writes it, or was interrupted.
+/// Appends a finding, unless there is one about the same call that is not noisy, or both are.  A
+/// file that is not there is made, with its folders.  Predictions are kept only if the file
+/// describes the machine `priced_by`, or none: corrections compare with prices on the machine of
+/// the file. Returns what became of it, in words.  Throws Error if the file is of another machine
+/// than `here`, or stale, does not say of which, cannot be read or written, or if tutti-tune writes
+/// it, or was interrupted.
 std::string append_finding(const std::string& file, const tune::Fingerprint& here,
                            const tune::Machine& priced_by, tune::Finding finding);
 

@@ -168,6 +168,10 @@ bool promises_order(const verbs::Port& port) noexcept {
   return port.driver().places_writes_in_order && verbs::places_writes_in_order(port);
 }
 
+std::uint64_t chunk_bytes_before_words_max(const verbs::Port& port) noexcept {
+  return port.driver().places_writes_in_order ? UINT64_MAX : tune::placed_chunk_bytes_max;
+}
+
 std::string contents_of(const tune::Tuning& tuning) {
   const auto counted = [](std::size_t count, const char* what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");

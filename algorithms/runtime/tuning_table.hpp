@@ -32,8 +32,8 @@ struct TuningTable {
   tune::Tuning tuning = {};
   // Why what counts of it (TuningMode) may not hold any more, as a sentence; empty: it holds.
   std::string stale = {};
-  // Why what it says of the placement of writes is not said of this device, as a sentence; empty:
-  // it is.
+  // Why what it says of the placement of writes does not hold for this device, as a sentence;
+  // empty: it does.
   std::string placement_differs = {};
 };
 
@@ -58,6 +58,9 @@ verbs::FoundPlacement found_placement(const FoundTable& found);
 /// found.  What was found alone is no promise: ranks that have other files would do otherwise, so
 /// somebody has to ask for it on all of them.
 bool promises_order(const verbs::Port& port) noexcept;
+/// How long a chunk may be that a word follows: of longer ones no stress has looked at, so that
+/// only a driver's promise allows them.  Alike on all ranks whose devices have one kind of driver.
+std::uint64_t chunk_bytes_before_words_max(const verbs::Port& port) noexcept;
 
 /// Where files are looked for if none is named, the first one first.
 std::vector<std::string> tuning_paths();

@@ -15,6 +15,11 @@ Evidence evidence_of(std::uint64_t seen, std::uint64_t wrong) noexcept {
   return seen < placed_writes_needed ? Evidence::too_little : Evidence::holds;
 }
 
+/// Soft-RoCE says 0.0.0 of every kernel, and some systems do not name their CPUs.
+bool is_known(const std::string& text) noexcept {
+  return text != "unknown" && text.find_first_not_of("0. ") != std::string::npos;
+}
+
 std::string words_of(std::uint64_t seen, std::uint64_t wrong, const char* what, const char* good,
                      const char* bad) {
   if (seen == 0) return std::string("no ") + what + " were seen to come";
@@ -53,12 +58,21 @@ std::string words_on_order(const WritePlacement& seen) {
                   "before what was written earlier");
 }
 
+std::string why_ranks_differ(const std::vector<Fingerprint>& of_rank) {
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank)
+    if (const std::string why = why_placement_differs(of_rank[0], of_rank[rank]); !why.empty())
+      return rank == 0 ? why : "on rank 0 and rank " + std::to_string(rank) + " it differs: " + why;
+  return {};
+}
+
 std::string why_placement_differs(const Fingerprint& of_file, const Fingerprint& of_machine) {
   if (of_file.device.empty() || of_file.cpu.empty())
     return "it does not say on which device and CPU it was made";
+  if (!is_known(of_file.cpu) || !is_known(of_machine.cpu))
+    return "the system does not name the CPU, so that it cannot be told from others";
   if (const Applicability found = applicability(of_file, of_machine); found.applies == Applies::no)
     return found.why;
-  if (of_file.firmware.empty() || of_machine.firmware.empty())
+  if (!is_known(of_file.firmware) || !is_known(of_machine.firmware))
     return "the device has no firmware version, by which it could be told from others";
   if (of_file.firmware != of_machine.firmware)
     return "the firmware was " + quotation_of(of_file.firmware) + ", here it is " +

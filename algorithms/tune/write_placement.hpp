@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tutti::tune {
 
@@ -24,6 +25,8 @@ struct WritePlacement {
 
 /// The most that a file can count.
 inline constexpr std::uint64_t placed_writes_max = 1'000'000'000'000'000;
+/// A stress writes chunks of up to so many bytes before a word: of longer ones it says nothing.
+inline constexpr std::uint64_t placed_chunk_bytes_max = 64u << 10;
 /// So many have to be seen, all of them good.
 inline constexpr std::uint64_t placed_writes_needed = 1'000'000;
 
@@ -38,9 +41,12 @@ Evidence evidence_for_order(const WritePlacement& seen) noexcept;
 std::string words_on_lines(const WritePlacement& seen);
 std::string words_on_order(const WritePlacement& seen);
 
-/// Why what was seen on a machine is not said of another one, as a sentence; empty: it is.  Other
-/// than for findings, what is not known counts: only the firmware tells devices of one driver
-/// apart, and what lies between device and memory is the CPU's.
+/// Why what was seen on a machine does not hold for another one, as a sentence; empty: it does.
+/// Unlike for findings, what is not known counts, as a firmware version of zeros and a CPU without
+/// a name: only the firmware tells devices of one driver apart, and what lies between device and
+/// memory is the CPU's.
 std::string why_placement_differs(const Fingerprint& of_file, const Fingerprint& of_machine);
+/// Why what all ranks have seen together would not hold for the machine of rank 0; empty: it does.
+std::string why_ranks_differ(const std::vector<Fingerprint>& of_rank);
 
 }  // namespace tutti::tune

@@ -124,15 +124,17 @@ struct ContextOptions {
   /// the first one that is there, and right, of $XDG_CONFIG_HOME/tutti/tuning.json (without that
   /// variable, ~/.config/tutti/tuning.json) and /etc/tutti/tuning.json; `tutti-info` says which,
   /// and why not the others.  Where the ranks of a communicator have different files, they take
-  /// that of rank 0.
+  /// that of rank 0.  How devices place writes is an exception: each rank goes by its own file.
   std::string tuning_file = {};
   std::optional<TuningMode> tuning = {};  // alike on all ranks; default: file
   /// Whether a tuning file leaves the bits of results as they would be without it.  Must be equal
   /// on all ranks.  Default: false; a file may change bits as far as the Agreement allows.
   std::optional<bool> tuning_keeps_bits = {};
-  /// Whether rank 0 appends what first calls find (TuningMode::first_call) to the tuning file, for
-  /// later programs: the one that it has found, else the user's own.  An operation is made all the
-  /// same where that fails; Operation::explanation() says why.  Default: false.
+  /// Whether rank 0 of each communicator appends what first calls find (TuningMode::first_call) to
+  /// the tuning file, for later programs: the one that it has found, else the user's own.  After
+  /// split() there are many such ranks; one that finds the file locked for 100 ms leaves it.  An
+  /// operation is made all the same where that fails; Operation::explanation() says why.  Default:
+  /// false.
   std::optional<bool> tuning_appends = {};
 };
 

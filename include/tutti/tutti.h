@@ -198,7 +198,7 @@ typedef struct {
   const char* tuning_file;   /* path; refused on all ranks where one cannot take it */
   int32_t tuning;            /* TUTTI_TUNING_MODE_... */
   int32_t tuning_keeps_bits; /* TUTTI_YES, TUTTI_NO */
-  int32_t tuning_appends;    /* TUTTI_YES, TUTTI_NO: rank 0 appends what first calls find */
+  int32_t tuning_appends;    /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
   int32_t reserved_too;
 } tutti_context_options;
 

@@ -313,6 +313,10 @@ tuning_tables() {
     env XDG_CONFIG_HOME="$folder" "$info"
   expect 1 "tutti-info: TUTTI_TUNING_FILE .*$folder/tutti/tuning.json:[12]: " \
     env TUTTI_TUNING_FILE="$folder/tutti/tuning.json" "$info"
+  expect 0 'first calls +none are made, so that TUTTI_TUNING_APPEND=1 does nothing' \
+    env TUTTI_TUNING_APPEND=1 "$info"
+  expect 0 'first calls +rank 0 of each communicator appends' \
+    env TUTTI_TUNING_APPEND=1 TUTTI_TUNING=first_call "$info"
   refuse 'TUTTI_TUNING="on": expected file, model, first_call or off' env TUTTI_TUNING=on "$info"
 }
 

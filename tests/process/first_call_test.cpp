@@ -398,6 +398,15 @@ std::string refusal_of(const std::function<void()>& append) {
   return "";
 }
 
+TEST(Appending, what_a_few_calls_cannot_tell_apart_is_close) {
+  tune::Finding finding{.winner = {"a", 3200, 5}, .others = {{"b", 3301, 5}, {"c", 4000, 5}}};
+  EXPECT_FALSE(runtime::is_close(finding));
+  finding.others[0].measured = 3300;
+  EXPECT_TRUE(runtime::is_close(finding));
+  finding.others[0].measured = 3000;  // the winner is what was taken, as the margin was not met
+  EXPECT_TRUE(runtime::is_close(finding));
+}
+
 TEST(Appending, takes_the_file_that_was_found_else_the_users_own) {
   const Home home;
   runtime::FoundTable found;
@@ -425,6 +434,16 @@ TEST(Appending, never_touches_what_it_cannot_add_to) {
   EXPECT_EQ(append(8), home.file() + " has a finding of this call");
   ASSERT_EQ(home.tuning().findings.size(), 2u);
   EXPECT_EQ(home.tuning().findings[1].winner.predicted, 5);
+  // A noisy one, by which nobody chooses, makes room for one that is not.
+  tune::Finding noisy = some_finding(24);
+  noisy.is_noisy = true;
+  EXPECT_EQ(runtime::append_finding(home.file(), here, machine, noisy),
+            "appended to " + home.file());
+  EXPECT_EQ(runtime::append_finding(home.file(), here, machine, noisy),
+            home.file() + " has a finding of this call");
+  EXPECT_EQ(append(24), "appended to " + home.file());
+  ASSERT_EQ(home.tuning().findings.size(), 3u);
+  EXPECT_FALSE(home.tuning().findings[2].is_noisy);
 
   const auto expect_refused = [&](const std::string& text, const std::string& words) {
     std::ofstream(home.file()) << text;
@@ -455,8 +474,9 @@ TEST(Appending, never_touches_what_it_cannot_add_to) {
   {
     const detail::Descriptor lock(::open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
-    EXPECT_NE(refusal_of([&] { (void)append(32); }).find("another tutti-tune writes it"),
-              std::string::npos);
+    EXPECT_NE(
+        refusal_of([&] { (void)append(32); }).find("another process has locked it; wait until"),
+        std::string::npos);
   }
   EXPECT_TRUE(std::filesystem::exists(journal)) << "it is the tuner's";
   std::ofstream(journal) << "{}\n";

@@ -116,7 +116,7 @@ lock() {
     flock --nonblock "$file.journal" true || break
     sleep 0.05
   done
-  refuse 'another tutti-tune writes it; wait' "$tune" "${short[@]}" --out "$file"
+  refuse 'another process has locked it; wait' "$tune" "${short[@]}" --out "$file"
   [ ! -e "$file" ] || fail "a refused run has written the file"
   kill $(pgrep -P $pid) $pid
   wait $pid 2>/dev/null

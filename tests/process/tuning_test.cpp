@@ -21,6 +21,7 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
 #include "runtime/context.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/tuning_agreement.hpp"
@@ -28,6 +29,7 @@
 #include "support/device.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"
+#include "verbs/driver.hpp"
 
 namespace tutti {
 namespace {
@@ -363,6 +365,45 @@ TEST(Tuning, what_was_seen_of_the_placement_of_writes_is_said_of_this_very_devic
   placement = runtime::found_placement(runtime::find_table(settings, here));
   EXPECT_EQ(placement.lines.says, Says::nothing);
   EXPECT_NE(placement.lines.source.find(files.path(0) + ":1: "), std::string::npos);
+}
+
+TEST(Tuning, words_that_are_allowed_by_what_was_seen_follow_no_longer_chunks_than_were_looked_at) {
+  verbs::Port port;
+  port.description.driver = &verbs::libibverbs_driver();
+  EXPECT_EQ(runtime::chunk_bytes_before_words_max(port), 65536u);
+  port.description.driver = &verbs::soft_driver();
+  EXPECT_EQ(runtime::chunk_bytes_before_words_max(port), UINT64_MAX);
+}
+
+/// Nobody has asked for words; where the file of one rank forbids it what others do unasked, none
+/// does, and nobody is refused.  What is asked for stays asked for.
+TEST(Tuning, a_file_of_one_rank_that_forbids_words_is_heard_by_all) {
+  const Files files;
+  files.write(
+      1, tune::text_of({.made_on = fingerprint(), .placement = {.words = 9, .early_words = 1}}));
+  const auto codes = [&](std::optional<SharedNotifications> asked) {
+    std::vector<int> all;
+    for (const LocalResult& result : run_local({.rank_count = 2}, [&](Exchange& exchange) {
+           ContextOptions options = options_for(exchange);
+           options.device = "soft0";
+           options.shared_notifications = asked;
+           if (exchange.self() == Rank{1}) options.tuning_file = files.path(1);
+           Context context(options);
+           try {
+             Communicator communicator(context, exchange);
+             return communicator.implementation().shared_notifications ==
+                            SharedNotifications::republished
+                        ? 1
+                        : 2;
+           } catch (const Error& error) {
+             return error.code() == ErrorCode::mismatch ? 3 : 4;
+           }
+         }))
+      all.push_back(result.exit_status);
+    return all;
+  };
+  EXPECT_EQ(codes({}), std::vector<int>(2, 1));
+  EXPECT_EQ(codes(SharedNotifications::words), std::vector<int>(2, 2));
 }
 
 /// The software device promises both, and would keep it; a file that has seen otherwise counts

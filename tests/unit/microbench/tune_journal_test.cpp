@@ -4,14 +4,26 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <tutti/status.hpp>
 
 #include "runtime/file_change.hpp"
+
+namespace {
+int changes_of_mask = 0;
+}  // namespace
+/// In place of the system's.
+extern "C" mode_t umask(mode_t mask) noexcept {
+  ++changes_of_mask;
+  return static_cast<mode_t>(::syscall(SYS_umask, mask));
+}
 
 namespace tutti::bench {
 namespace {
@@ -153,7 +165,7 @@ TEST_F(TuneJournalTest, what_cannot_be_replaced_is_named_with_the_advice) {
 
 TEST_F(TuneJournalTest, one_run_at_a_time) {
   TuneJournal journal(file_);
-  EXPECT_NE(refusal().find("another tutti-tune writes it"), std::string::npos);
+  EXPECT_NE(refusal().find("locked it; wait until that tutti-tune"), std::string::npos);
 }
 
 TEST_F(TuneJournalTest, a_file_that_cannot_be_written_is_refused_at_the_beginning) {
@@ -212,6 +224,41 @@ TEST_F(TuneJournalTest, a_replaced_file_keeps_its_links_and_permissions) {
   ASSERT_EQ(::stat(file_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, mode_t{0640});
   ::unlink(link.c_str());
+}
+
+TEST_F(TuneJournalTest, a_new_file_has_the_permissions_that_the_mask_leaves_which_nobody_touches) {
+  const mode_t before = ::umask(027);
+  changes_of_mask = 0;
+  runtime::replace_file(file_, "new", "");
+  EXPECT_EQ(changes_of_mask, 0) << "other threads make files meanwhile";
+  ::umask(before);
+  struct stat status;
+  ASSERT_EQ(::stat(file_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, mode_t{0640});
+  std::size_t files = 0;
+  for (const auto& one : std::filesystem::directory_iterator(folder_))
+    files += one.exists() ? 1 : 0;
+  EXPECT_EQ(files, 1u) << "nothing is left behind";
+}
+
+TEST_F(TuneJournalTest, what_others_have_left_behind_keeps_nobody_from_writing) {
+  const std::string taken = file_ + "." + std::to_string(::getpid()) + ".0";
+  std::ofstream(taken) << "theirs";
+  runtime::replace_file(file_, "new", "");
+  EXPECT_EQ(content_of(file_), "new");
+  EXPECT_EQ(content_of(taken), "theirs");
+  ::unlink(taken.c_str());
+}
+
+TEST_F(TuneJournalTest, who_meets_a_lock_says_what_to_do) {
+  const runtime::LockedJournal mine =
+      runtime::lock_journal(file_ + ".journal", std::chrono::milliseconds(0), "", "");
+  try {
+    (void)runtime::lock_journal(file_ + ".journal", std::chrono::milliseconds(1), "no", "wait");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), file_ + ".journal: another process has locked it; wait");
+  }
 }
 
 TEST_F(TuneJournalTest, rules_are_those_of_the_file_as_it_is_at_the_end) {

@@ -84,12 +84,28 @@ TEST(TuneSummary, what_a_stress_of_the_device_allows_and_forbids) {
                          .remarks = remarks});
   };
   EXPECT_EQ(text().find("placement"), std::string::npos) << text();
+  tuning.made_on = {.device = "mlx5_0", .firmware = "16.35", .cpu = "EPYC"};
   tuning.placement = {.lines = 1'000'000, .words = 5};
   EXPECT_NE(text().find(
                 "placement of writes: 1000000 lines were seen to come, all of them whole; 5 words"),
             std::string::npos)
       << text();
-  EXPECT_NE(text().find("TUTTI_NOTIFY=flag can be used with this file\n"), std::string::npos);
+  EXPECT_NE(text().find("TUTTI_NOTIFY=flag can be used with this file; each rank goes by the file "
+                        "that it finds itself: copy it to all nodes\n"),
+            std::string::npos)
+      << text();
+  EXPECT_EQ(text().find("=words"), std::string::npos) << text();
+  tuning.placement.words = 1'000'000;
+  EXPECT_NE(text().find("TUTTI_SHARED_NOTIFICATIONS=words can be used"), std::string::npos);
+  tuning.placement.early_words = 1;
+  EXPECT_NE(text().find("TUTTI_SHARED_NOTIFICATIONS=words is refused"), std::string::npos);
+  // Counts alone allow nothing.
+  tuning.made_on.firmware = "0.0.0";
+  EXPECT_NE(text().find("it allows nothing: the device has no firmware version"),
+            std::string::npos);
+  EXPECT_EQ(text().find("can be used"), std::string::npos) << text();
+  tuning.made_on.firmware = "16.35";
+  tuning.placement = {.lines = 1'000'000};
   tuning.placement.torn_lines = 1;
   EXPECT_NE(text().find("1 of them torn"), std::string::npos);
   EXPECT_NE(text().find("TUTTI_NOTIFY=flag is refused with this file\n"), std::string::npos);

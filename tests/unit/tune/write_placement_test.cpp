@@ -44,7 +44,7 @@ TEST(WritePlacement, several_stresses_add_up_to_what_a_file_can_count) {
   EXPECT_EQ(sum_of(one, {.lines = placed_writes_max}).lines, placed_writes_max);
 }
 
-TEST(WritePlacement, of_another_device_nothing_is_said) {
+TEST(WritePlacement, holds_for_no_other_device) {
   const Fingerprint here{.device = "mlx5_0",
                          .firmware = "16.35.2000",
                          .link = "InfiniBand",
@@ -68,14 +68,38 @@ TEST(WritePlacement, of_another_device_nothing_is_said) {
             "the CPU was \"Xeon\", here it is \"EPYC\"");
   EXPECT_NE(why([](Fingerprint& there) { there.device = "rxe0"; }).find("device was \"rxe0\""),
             std::string::npos);
-  // Other than for findings, what is not known counts.
+  // Unlike for findings, what is not known counts.
   EXPECT_NE(why([](Fingerprint& there) { there.firmware.clear(); }), "");
   EXPECT_NE(why([](Fingerprint& there) { there.cpu.clear(); }), "");
   EXPECT_NE(why([](Fingerprint& there) { there.device.clear(); }), "");
   Fingerprint rxe = here;
   rxe.firmware.clear();
+  for (const char* none : {"", "0", "0.0.0", "unknown"}) {
+    rxe.firmware = none;
+    EXPECT_EQ(why_placement_differs(rxe, rxe),
+              "the device has no firmware version, by which it could be told from others")
+        << none;
+    EXPECT_NE(why_placement_differs(here, rxe), "") << none;
+  }
+  rxe.firmware = "10.0.0";
+  EXPECT_EQ(why_placement_differs(rxe, rxe), "");
+  rxe.cpu = "unknown";  // as it is said where /proc/cpuinfo has no model name
   EXPECT_EQ(why_placement_differs(rxe, rxe),
-            "the device has no firmware version, by which it could be told from others");
+            "the system does not name the CPU, so that it cannot be told from others");
+}
+
+TEST(WritePlacement, of_several_ranks_holds_only_if_they_are_alike) {
+  const Fingerprint one{.device = "mlx5_0", .firmware = "16.35", .cpu = "EPYC"};
+  std::vector<Fingerprint> all(3, one);
+  all[1].device = "mlx5_1";
+  EXPECT_EQ(why_ranks_differ(all), "");
+  all[2].cpu = "Xeon";
+  EXPECT_EQ(why_ranks_differ(all),
+            "on rank 0 and rank 2 it differs: the CPU was \"EPYC\", here it is \"Xeon\"");
+  all[2] = one;
+  all[1].firmware = "16.36";
+  EXPECT_NE(why_ranks_differ(all).find("rank 1 it differs: the firmware was"), std::string::npos);
+  EXPECT_NE(why_ranks_differ({{.device = "rxe0", .firmware = "0.0.0", .cpu = "EPYC"}}), "");
 }
 
 }  // namespace
