@@ -75,7 +75,7 @@ struct Message {
       case Kind::word:
         break;
       case Kind::chunk: {
-        // Of four chunks three are longer than a packet; of each kind as many short as long ones.
+        // Three of four chunks are longer than a packet; lengths of each kind are spread evenly.
         const std::size_t power = (dice >> 8) % 256;
         const bool is_long = (dice >> 6) % 4 != 0;
         const std::size_t most = is_long ? chunk_bytes_of_packets << power % long_lengths
