@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -236,17 +237,17 @@ class UsualArithmetic {
 
  private:
   unsigned before_;
-#elif defined(__aarch64__)
+#else
   UsualArithmetic() noexcept {
-    asm volatile("mrs %0, fpcr" : "=r"(before_));
-    asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
   }
   ~UsualArithmetic() {
-    asm volatile("msr fpcr, %0" : : "r"(before_));
+    std::fesetenv(&before_);
   }
 
  private:
-  std::uint64_t before_ = 0;
+  std::fenv_t before_;
 #endif
  public:
   UsualArithmetic(const UsualArithmetic&) = delete;

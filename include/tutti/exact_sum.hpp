@@ -47,7 +47,7 @@ namespace tutti {
 /// begins as zero, whose bytes are 0.
 ///
 /// Results do not depend on the rounding mode of the calling thread, nor on how it treats
-/// subnormals (x86-64 and AArch64).
+/// subnormals.
 class ExactSum {
  public:
   static constexpr int bins = 3;
