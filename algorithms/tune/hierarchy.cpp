@@ -454,9 +454,11 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const plan::NodeMemory& memory = query.network.inside;
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   const Picoseconds across = variant.across->cost();
-  // Leaders of domains and groups pass payloads on as a whole, whatever their schedule does.
+  // Of thousands of ranks, plans across groups take long to be made: their pieces are not counted.
+  constexpr std::uint32_t ranks_max = 1024;
   static const plan::Plan none;
-  const plan::Plan& plan = in_stages ? none : variant.across->first_plan();
+  const plan::Plan& plan =
+      in_stages && topology.rank_count > ranks_max ? none : variant.across->first_plan();
   const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
   const Picoseconds pieces = plan.parts * sub_blocks;
   const Picoseconds lanes = in_stages ? 1 : variant.lane_count;
@@ -475,7 +477,7 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
                                                         (has_payload ? combine : 0));
   const Picoseconds out = (ranks - 1) * store + given * pieces * memory.receive_overhead;
   const Picoseconds hops = 2 * memory.latency;
-  if (pieces == 1) return across + in + out + hops;
+  if (in_stages || pieces == 1) return across + in + out + hops;
   // Network and memory work at the same time: not while a round waits for its messages; and not for
   // the first piece, before which the next one is given, and for the last, whose results are heard
   // after those of the one before.  Messages of other nodes take time of the rank, too.

@@ -1,13 +1,13 @@
 #include "tune/rooted_cost.hpp"
 
 #include <algorithm>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "plan/core/per_round.hpp"
-#include "plan/rooted/divided_tree.hpp"
 #include "tune/chunks.hpp"
 #include "tune/prices.hpp"
+#include "tune/reduce_time.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -21,56 +21,32 @@ struct Hop {
   Picoseconds time;
 };
 
-/// What the ranks below each child of the root of a tree of `count` are, in the order in which the
-/// root of a broadcast sends.
-std::vector<std::uint32_t> subtrees(std::uint32_t count, const plan::PerRound& fans,
-                                    const plan::Branching& by) {
-  std::vector<std::uint32_t> sizes;
-  if (by.rule == plan::Branching::Rule::fibonacci) {
-    sizes = plan::subtree_sizes(count, by);
-  } else {
-    std::uint64_t stride = 1;
-    for (std::size_t level = 0; stride < count; ++level) {
-      const std::uint64_t fan = level < fans.size() ? fans[level] : 1;
-      for (std::uint64_t digit = 1; digit <= fan && digit * stride < count; ++digit)
-        sizes.push_back(static_cast<std::uint32_t>(std::min(stride, count - digit * stride)));
-      stride *= fan + 1;
-    }
-  }
-  std::reverse(sizes.begin(), sizes.end());
-  return sizes;
-}
-
-/// Until the last rank of a tree has its message, if each takes `below` with it by itself.  Many of
-/// its subtrees are of one size.
-class TimeOfTree {
+/// Until the last rank of a tree has its message, if each takes `below` with it by itself.
+class TreeTime {
  public:
-  TimeOfTree(const plan::PerRound& fans, const plan::Branching& by, const Hop& hop,
-             Picoseconds below)
+  TreeTime(const plan::PerRound& fans, const plan::Branching& by, const Hop& hop, Picoseconds below)
       : fans_(fans), by_(by), hop_(hop), below_(below) {}
 
   Picoseconds of(std::uint32_t count) {
-    if (const auto place = known_.find(count); place != known_.end()) return place->second;
+    for (const auto& [vertices, time] : known_)
+      if (vertices == count) return time;
+    const std::vector<std::uint32_t> sizes = subtrees(count, fans_, by_);
     Picoseconds time = below_, begin = 0;
-    for (const std::uint32_t size : subtrees(count, fans_, by_)) {
-      time = std::max(time, begin + hop_.time + of(size));
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {  // the largest one first
+      time = std::max(time, begin + hop_.time + of(*size));
       begin += hop_.gap;
     }
-    return known_[count] = time;
+    known_.emplace_back(count, time);
+    return time;
   }
 
  private:
   const plan::PerRound& fans_;
   const plan::Branching& by_;
-  const Hop& hop_;
+  Hop hop_;
   Picoseconds below_;
-  std::unordered_map<std::uint32_t, Picoseconds> known_;
+  std::vector<std::pair<std::uint32_t, Picoseconds>> known_ = {};  // few sizes differ
 };
-
-Picoseconds time_of_tree(std::uint32_t count, const plan::PerRound& fans, const plan::Branching& by,
-                         const Hop& hop, Picoseconds below) {
-  return TimeOfTree(fans, by, hop, below).of(count);
-}
 
 bool is_broadcast(const Query& query) {
   return query.request.collective == Collective::broadcast;
@@ -88,6 +64,11 @@ Hop hop_of_tree(const Query& query, std::uint64_t bytes) {
 }
 
 }  // namespace
+
+bool has_close_prices(const Topology& topology) {
+  constexpr std::uint32_t ranks_max = 1024;
+  return topology.has_equal_nodes() && topology.rank_count <= ranks_max;
+}
 
 std::uint32_t latency_in_node(const Query& query) {
   const Hop hop = hop_of_tree(
@@ -131,11 +112,12 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
       variant.fans.is_chain ? 1 : children_of(nodes, variant.fans.across, variant.fans.across_by);
   const Picoseconds combined = network.receive_overhead + work_of(query, bytes);
 
+  const plan::PerRound no_fans;
   // Before the last lane goes across, in the node of the last rank, and of the busiest rank's time.
   Picoseconds before = 0, in_node = 0, busy = 0, credits = 0;
   if (lanes == 1) {
-    credits = children_of(topology.largest_node(), {}, variant.fans.in_node_by);
-    in_node = time_of_tree(topology.largest_node(), {}, variant.fans.in_node_by, inside, 0);
+    credits = children_of(topology.largest_node(), no_fans, variant.fans.in_node_by);
+    in_node = TreeTime(no_fans, variant.fans.in_node_by, inside, 0).of(topology.largest_node());
     busy = gives ? credits * store + per_piece(credits, 1)
                  : std::max(credits * taken + children * combined + per_piece(0, credits),
                             ranks > 1 ? store + per_piece(1, 0) : 0);
@@ -158,12 +140,22 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   const Picoseconds way =
       variant.fans.is_chain
           ? (nodes - Picoseconds{1}) * across.time + in_node
-          : time_of_tree(nodes, variant.fans.across, variant.fans.across_by, across, in_node);
+          : TreeTime(variant.fans.across, variant.fans.across_by, across, in_node).of(nodes);
   // A sender is two chunks ahead of its receiver at most.
   const Picoseconds round_trip = (across.time + network.travel_time(0) + network.receive_overhead) /
                                  (2 * static_cast<Picoseconds>(pieces));
-  return before + way + per_piece(credits + 1, 1) * static_cast<Picoseconds>(pieces) +
-         (count - 1) * std::max({children * lanes * port, busy, round_trip});
+  const Picoseconds further = (count - 1) * std::max({children * lanes * port, busy, round_trip});
+  if (!gives && !variant.fans.is_chain && has_close_prices(topology))
+    return reduce_time({.node_count = nodes,
+                        .ranks_per_node = topology.largest_node(),
+                        .lane_count = variant.lane_count,
+                        .fans = variant.fans,
+                        .bytes = bytes,
+                        .in_rank_order = !query.request.reduction.properties.commutative,
+                        .as_seen = takes_any_order(query.request)},
+                       query.network) +
+           further;
+  return before + way + per_piece(credits + 1, 1) * static_cast<Picoseconds>(pieces) + further;
 }
 
 }  // namespace tutti::tune

@@ -1,7 +1,8 @@
 // What broadcasts and reduces cost on several nodes of several ranks.  One message after the other
 // makes its way from the root to the last rank, or back: along the tree or chain of the nodes, then
 // inside a node.  A payload of n messages takes the way of the first one, and n - 1 times what the
-// busiest port or rank takes for each.
+// busiest port or rank takes for each.  Among up to 1024 ranks, on nodes of equally many, a reduce
+// along a tree takes what its events do (reduce_time.hpp).
 #pragma once
 
 #include "tune/registry.hpp"
@@ -12,6 +13,10 @@ namespace tutti::tune {
 /// lanes where there are several.  `plan` is that of any rank.
 plan::Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
                                        const plan::Plan& plan);
+
+/// Whether such prices are close enough to tell neighbouring trees from each other: where all nodes
+/// have equally many ranks.  Among thousands of ranks it would take too long.
+bool has_close_prices(const Topology& topology);
 
 /// Messages that a rank sends or combines inside a node while one is on its way.
 std::uint32_t latency_in_node(const Query& query);

@@ -1,6 +1,7 @@
 // Rows of broadcast and reduce: which tree they go along, or a chain of the nodes.
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "plan/allreduce/lanes.hpp"
 #include "plan/core/nodes.hpp"
@@ -201,23 +202,63 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
              : plan::tree_reduce_of(request.participant_count, self, shape, order);
 }
 
-/// A Fibonacci tree over few nodes has neighbours of its latency beside it, whose quotient is
-/// rounded.
+/// Fibonacci trees over few nodes whose latencies are those of the least prices, as quotients are
+/// rounded and ports are shared; or of any latency, where one of them is named.
+void add_latencies(const Query& query, const Variant& given, const plan::Plan& plan,
+                   std::vector<Variant>& variants) {
+  constexpr std::size_t count_max = 3;
+  const std::uint32_t first = given.fans.across_by.latency;
+  const bool is_named = !query.request.only.empty();
+  std::vector<std::pair<Picoseconds, Variant>> priced;
+  const auto add = [&](std::uint32_t latency) {
+    Variant variant = given;
+    variant.fans.across_by.latency = latency;
+    if (is_named)
+      variants.push_back(std::move(variant));
+    else
+      priced.emplace_back(rooted_cost_on_nodes(query, variant, plan), std::move(variant));
+  };
+  add(first);  // of equal trees the one that is kept
+  for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
+    const bool is_near = given.lane_count > 1 ? latency + 1 >= first && latency <= first + 2
+                                              : latency + 3 >= first && latency <= first + 4;
+    if (latency != first && (is_named || is_near)) add(latency);
+  }
+  std::stable_sort(priced.begin(), priced.end(),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+  // Of equal prices are equal trees.
+  priced.erase(
+      std::unique(priced.begin(), priced.end(),
+                  [](const auto& left, const auto& right) { return left.first == right.first; }),
+      priced.end());
+  for (std::size_t i = 0; i < std::min(priced.size(), count_max); ++i)
+    variants.push_back(std::move(priced[i].second));
+}
+
+/// With more nodes, there is a single latency to choose from.
+constexpr std::uint32_t nodes_max = 128;
+
 std::vector<Variant> tree_variants(const Query& query, Tree tree) {
-  constexpr std::uint32_t nodes_max = 128;
   if (const auto named = vector_in(query.request.only); named && tree == Tree::knomial) {
     const std::uint32_t node_count =
         plan::node_count_of(nodes_of(query), query.topology.rank_count);
     if (!plan::is_executable(node_count, *named)) return {};
   }
-  std::vector<Variant> variants{{.fans = fans_of(query, tree)}};
-  if (tree != Tree::fibonacci || !is_priced(query) || query.topology.node_count() > nodes_max)
+  const Variant variant{.fans = fans_of(query, tree)};
+  const bool is_named = !query.request.only.empty();
+  if (tree != Tree::fibonacci || !is_priced(query) ||
+      (!is_named && query.topology.node_count() > nodes_max))
+    return {variant};
+  std::vector<Variant> variants;
+  if (is_named || has_close_prices(query.topology)) {
+    add_latencies(query, variant, tree_plan(query, variant, Rank{0}), variants);
     return variants;
-  const plan::TreeFans fans = variants.front().fans;
-  const std::uint32_t latency = fans.across_by.latency;
+  }
+  variants.push_back(variant);
+  const std::uint32_t latency = variant.fans.across_by.latency;
   for (const std::uint32_t other : {latency - 1, latency + 1, latency + 3}) {
     if (other == 0 || other > plan::latency_max) continue;
-    variants.push_back({.fans = fans});
+    variants.push_back(variant);
     variants.back().fans.across_by.latency = other;
   }
   return variants;
@@ -268,23 +309,6 @@ std::string why_not_lanes(const Query& query) {
 
 constexpr std::uint32_t pieces_of_lane_max = 4;  // those of a chain
 
-/// Trees and chains of few or many lanes.
-std::vector<Variant> in_lanes(const Query& query) {
-  const auto lanes_max = static_cast<std::uint32_t>(
-      std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count));
-  std::vector<Variant> variants;
-  const auto add = [&](std::uint32_t lane_count) {
-    if (!may_be_lanes(query, lane_count, pieces_of_lane_max)) return;
-    Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
-    variants.push_back(variant);
-    variant.fans.is_chain = true;
-    if (why_not_chain(query).empty()) variants.push_back(variant);
-  };
-  for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2) add(lane_count);
-  add(lanes_max);
-  return variants;
-}
-
 plan::Plan lanes_plan(const Query& query, const Variant& variant, Rank self) {
   const Rank root = query.request.root;
   const plan::LaneShape shape = lanes_of(query, variant.lane_count);
@@ -298,6 +322,28 @@ plan::Plan lanes_plan(const Query& query, const Variant& variant, Rank self) {
   };
   return is_broadcast(query) ? plan::lanes_broadcast(self, root, shape, across)
                              : plan::lanes_reduce(self, root, shape, order, across);
+}
+
+/// Trees and chains of few or many lanes.
+std::vector<Variant> in_lanes(const Query& query) {
+  const auto lanes_max = static_cast<std::uint32_t>(
+      std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count));
+  std::vector<Variant> variants;
+  const auto add = [&](std::uint32_t lane_count) {
+    if (!may_be_lanes(query, lane_count, pieces_of_lane_max)) return;
+    Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
+    const bool has_one = is_broadcast(query) || query.topology.node_count() > nodes_max ||
+                         !has_close_prices(query.topology);
+    if (has_one && query.request.only.empty())
+      variants.push_back(variant);
+    else
+      add_latencies(query, variant, lanes_plan(query, variant, Rank{0}), variants);
+    variant.fans.is_chain = true;
+    if (why_not_chain(query).empty()) variants.push_back(variant);
+  };
+  for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2) add(lane_count);
+  add(lanes_max);
+  return variants;
 }
 
 constexpr Row lanes_row(Collective collective) {
