@@ -127,8 +127,9 @@ case $mode in
     run aarch64 -LE soak -j "$(nproc)"
     ;;
   usual)
-    # What computes, and what prints, has its sanitizers with --all, which has virtual times inside nodes, too.
-    run asan:memory_test_programs --beside unit --but '^(bench|tune)_' \
+    # What is above devices, shared memory and bootstrap has its sanitizers with --all, which has virtual
+    # times inside nodes, too.
+    run asan:memory_test_programs --beside unit --but '^(bench|tune|api|engine|runtime)_' \
       -L conformance -E 'unprivileged|latency' -j "$(nproc)"
     run release:usual_test_programs --beside "$computing|virtual|beside" \
       --but 'bootstrap_tcp_exchange|^long_|node_time' \
