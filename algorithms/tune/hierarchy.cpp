@@ -454,7 +454,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const plan::NodeMemory& memory = query.network.inside;
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   const Picoseconds across = variant.across->cost();
-  // Of thousands of ranks, plans across groups take long to be made: their pieces are not counted.
+  // With thousands of ranks, plans across groups take long to be made, so their pieces are not
+  // counted.
   constexpr std::uint32_t ranks_max = 1024;
   static const plan::Plan none;
   const plan::Plan& plan =

@@ -226,7 +226,7 @@ void add_latencies(const Query& query, const Variant& given, const plan::Plan& p
   }
   std::stable_sort(priced.begin(), priced.end(),
                    [](const auto& left, const auto& right) { return left.first < right.first; });
-  // Of equal prices are equal trees.
+  // Trees with equal prices are equal.
   priced.erase(
       std::unique(priced.begin(), priced.end(),
                   [](const auto& left, const auto& right) { return left.first == right.first; }),
