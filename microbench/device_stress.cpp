@@ -93,7 +93,7 @@ struct Message {
   std::uint64_t content(std::size_t offset) const noexcept {
     return pattern + offset * 0x9e3779b97f4a7c15u;
   }
-  /// What is wrong with that word where `found` is there, of the bytes that are sent.
+  /// The bits in which `found` differs from that word, as far as it belongs to what is sent.
   std::uint64_t wrong(std::size_t offset, std::uint64_t found) const noexcept {
     std::uint64_t bits = found ^ content(offset);
     // The first bytes of memory are the low ones of a word (verbs/wire.hpp).
@@ -421,7 +421,7 @@ tune::WritePlacement stress_device(Exchange& exchange, std::span<const Node> nod
     sum = sum_of(sum, one.seen);
     has_failed = has_failed || one.has_failed != 0;
   }
-  // Whoever waits for a device that errs may wait in vain; what others have seen of it counts.
+  // A rank may wait in vain for a device that errs.  Then the errors that were seen are the result.
   if (has_failed && sum.torn_lines + sum.early_words == 0) throw RunFailed(failure);
   return sum;  // all ranks have ended, so that queue pairs may go
 }

@@ -28,8 +28,8 @@ inline constexpr int noisy_tries = 3;
 
 inline constexpr std::size_t racers_max = 4;
 
-/// What is taken untuned, if it is possible on the machine that was measured, then the other
-/// candidates of a cell, by price: alike on all ranks.
+/// The candidates of a race, alike on all ranks.  The first one is the untuned choice, if it is
+/// possible on the machine that was measured; the others follow by price.
 struct Racers {
   std::vector<tune::Choice> choices = {};
   std::string untuned = {};  // the name of what is taken untuned

@@ -64,16 +64,14 @@ Reduction reduction_of(const tutti_reduction& given) {
            "an operator, TUTTI_SUM .. TUTTI_LOGICAL_OR, or a combine function");
   if (given.element_bytes < 1 || given.element_bytes > UINT32_MAX)
     refuse("reduction.element_bytes", std::to_string(given.element_bytes), "1 .. 4294967295");
-  if (const Reduction addition = exact_addition();
-      reinterpret_cast<CombineFunction>(given.combine) == addition.combine)
-    return addition;
   // An exception that leaves them ends the program, by the first caller that must not throw.
   return {.combine = reinterpret_cast<CombineFunction>(given.combine),
           .inverse = reinterpret_cast<CombineFunction>(given.inverse),
           .context = given.context,
           .element_bytes = static_cast<std::uint32_t>(given.element_bytes),
           .properties = {.commutative = truth_of("reduction.commutative", given.commutative),
-                         .idempotent = truth_of("reduction.idempotent", given.idempotent)},
+                         .idempotent = truth_of("reduction.idempotent", given.idempotent),
+                         .exact = truth_of("reduction.exact", given.exact)},
           .element_type = type};
 }
 
@@ -411,5 +409,6 @@ tutti_reduction tutti_exact_addition(void) {
           .element_bytes = addition.element_bytes,
           .commutative = 1,
           .idempotent = 0,
+          .exact = 1,
           .reserved = 0};
 }

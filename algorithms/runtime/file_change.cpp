@@ -102,7 +102,8 @@ void replace_file(const std::string& file, const std::string& text, const char* 
   sync_folder_of(target);
 }
 
-/// Whoever has the lock of a file that has been removed meanwhile has the lock of nothing.
+/// A lock on a file that was removed in the meantime excludes nobody, so the name is looked up
+/// again after locking.
 LockedJournal lock_journal(const std::string& name, std::chrono::milliseconds patience,
                            const char* advice, const char* advice_if_locked) {
   const auto deadline = std::chrono::steady_clock::now() + patience;

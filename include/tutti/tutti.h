@@ -312,7 +312,8 @@ typedef struct {
   int64_t element_bytes;
   int32_t commutative; /* 1 or 0 */
   int32_t idempotent;  /* 1 or 0: contributions may enter more than once */
-  int64_t reserved;
+  int32_t exact; /* 1 or 0: it never rounds, so that the bits are the same in any association */
+  int32_t reserved;
 } tutti_reduction;
 
 enum { TUTTI_IDENTICAL = 0, TUTTI_REPRODUCIBLE = 1, TUTTI_RELAXED = 2 };

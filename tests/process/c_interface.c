@@ -439,6 +439,10 @@ static void bad_input(const place* here, int everywhere) {
         (tutti_reduction){.combine = larger, .element_bytes = 4, .commutative = wrong ? 2 : 1};
     REFUSED(tutti_allreduce_init(all, &users, &operation, &failure),
             "reduction.commutative 2: expected 0 or 1");
+    users.reduction = (tutti_reduction){
+        .combine = larger, .element_bytes = 4, .commutative = 1, .exact = wrong ? 2 : 1};
+    REFUSED(tutti_allreduce_init(all, &users, &operation, &failure),
+            "reduction.exact 2: expected 0 or 1");
     REFUSED(tutti_allreduce_init(all, wrong ? NULL : &right, &operation, &failure),
             "arguments NULL: expected a pointer");
     REFUSED(tutti_allreduce_init(all, &right, wrong ? NULL : &operation, &failure),

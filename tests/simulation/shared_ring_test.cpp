@@ -353,6 +353,20 @@ TEST(Halves, give_right_results_for_payloads_of_many_laps) {
             }
 }
 
+/// All but one rank of each node, which `seed` picks, contribute to a call and stop; the others end
+/// it, and later everybody goes on.
+void expect_that_the_others_get_on(World& world, const std::vector<std::uint32_t>& shape,
+                                   const LongWay& way, std::uint64_t seed) {
+  ASSERT_TRUE(world.run(2));
+  std::vector<std::uint32_t> stopped;
+  for (const Member& member : world.members())
+    if (member.local != seed % shape[member.node]) stopped.push_back(member.rank);
+  for (const std::uint32_t rank : stopped) world.start(world.members()[rank]);
+  EXPECT_TRUE(world.run(3, stopped)) << text_of(shape) << text_of(way);
+  EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(way);
+  EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+}
+
 /// All but one rank of each node contribute to a whole payload, and stop.
 TEST(Halves, a_rank_that_has_contributed_everything_holds_up_nobody) {
   for (const plan::RingPhases phases : halves)
@@ -361,14 +375,7 @@ TEST(Halves, a_rank_that_has_contributed_everything_holds_up_nobody) {
         for (const auto& of_rank : blocks_of(shape)) {
           const std::uint64_t seed = 1 + shape.size() + way.laps.count;
           World world({shape, 0, 0, way.laps, way.laps.count, phases, of_rank}, {.seed = seed});
-          ASSERT_TRUE(world.run(2));
-          std::vector<std::uint32_t> stopped;
-          for (const Member& member : world.members())
-            if (member.local != seed % shape[member.node]) stopped.push_back(member.rank);
-          for (const std::uint32_t rank : stopped) world.start(world.members()[rank]);
-          EXPECT_TRUE(world.run(3, stopped)) << text_of(shape) << text_of(way);
-          EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(way);
-          EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+          expect_that_the_others_get_on(world, shape, way, seed);
         }
 }
 
@@ -424,14 +431,7 @@ TEST(SharedRing, a_rank_that_has_contributed_everything_holds_up_nobody) {
     for (const LongWay& way : long_ways)
       for (std::uint64_t seed = 1; seed <= 3; ++seed) {
         World world({shape, 70, 0, way.laps, way.laps.count}, {.seed = seed});
-        ASSERT_TRUE(world.run(2));
-        std::vector<std::uint32_t> stopped;
-        for (const Member& member : world.members())
-          if (member.local != seed % shape[member.node]) stopped.push_back(member.rank);
-        for (const std::uint32_t rank : stopped) world.start(world.members()[rank]);
-        EXPECT_TRUE(world.run(3, stopped)) << text_of(shape) << text_of(way);
-        EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(way);
-        EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+        expect_that_the_others_get_on(world, shape, way, seed);
       }
 }
 

@@ -20,7 +20,7 @@ std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_co
 /// Number of ranks of the largest node.
 std::size_t largest_node_of(std::span<const Node> node_of);
 
-/// What is known of nodes once all ranks were looked at.
+/// Holds what one look at all ranks tells of the nodes.
 struct NodeCounts {
   std::uint32_t nodes = 1;
   std::uint32_t smallest = 1, largest = 1;  // ranks of a node

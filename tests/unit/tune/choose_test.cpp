@@ -1026,5 +1026,19 @@ TEST(Selection, small_blocks_of_an_alltoall_go_through_other_ranks_where_none_sh
   }
 }
 
+TEST(Request, operators_that_never_round_take_any_order_at_every_agreement) {
+  for (const Agreement agreement :
+       {Agreement::identical, Agreement::reproducible, Agreement::relaxed}) {
+    CollectiveRequest request{.collective = Collective::allreduce, .agreement = agreement};
+    request.reduction = {.element_bytes = 40, .properties = {.commutative = true}};
+    EXPECT_EQ(takes_any_order(request), agreement == Agreement::relaxed);
+    request.reduction.properties.exact = true;
+    EXPECT_TRUE(takes_any_order(request));
+    EXPECT_FALSE(order_shows_in_bits(request.reduction));
+    request.reduction.properties.commutative = false;
+    EXPECT_FALSE(takes_any_order(request));
+  }
+}
+
 }  // namespace
 }  // namespace tutti::tune
