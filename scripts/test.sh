@@ -143,11 +143,12 @@ case $mode in
     format || failed+=("clang-format")
     run release-mpich:mpi_test_programs -L '^mpi$'
     # Plans, choices, simulations and programs know no threads; virtual time, namespaces, users, deaths and
-    # streams of calls are about processes, which it cannot look across; bits and schedules are about
-    # numbers, latency about time.  The ways to another process's memory differ in one test.
+    # streams of calls are about processes, which it cannot look across, and so are ranks of a node; bits
+    # and schedules are about numbers, latency about time; blocks, roots and segments give the same threads
+    # other plans.  The ways to another process's memory differ in one test.
     run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
       -LE "$sanitized|$computing|device" \
-      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
+      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|nodes|rooted|segments)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
       -j "$(nproc)"
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to
