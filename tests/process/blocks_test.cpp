@@ -810,7 +810,7 @@ TEST(Blocks, reduce_scatters_have_the_bits_of_reproducible_allreduces) {
 /// Every rank throws an Error with this code whose text has all of `words`, and goes on.
 void expect_refused(ErrorCode code, const std::vector<std::string>& words,
                     const std::function<void(Communicator&)>& make) {
-  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+  const auto results = run_local_threads({.rank_count = 3}, [&](Exchange& exchange) {
     return on_defaults(exchange, [&](Communicator& communicator) {
       try {
         make(communicator);
