@@ -101,13 +101,13 @@ struct TcpExchange::Call {
   Deadline deadline;
 };
 
-TcpExchange::TcpExchange(const TcpOptions& options)
+TcpExchange::TcpExchange(const TcpOptions& options, UnsharedDescriptor listener)
     : self_(options.rank),
       rank_count_(options.rank_count),
       reader_(0),
       left_(options.rank_count, false) {
   try {
-    join(options);
+    join(options, std::move(listener));
   } catch (...) {
     // The others then know that this rank has come, and do not name it among the missing.
     say_goodbye();
@@ -134,11 +134,12 @@ void TcpExchange::say_goodbye() noexcept {
 
 // Joining.
 
-void TcpExchange::join(const TcpOptions& options) {
+void TcpExchange::join(const TcpOptions& options, UnsharedDescriptor listener) {
   const Deadline deadline = Deadline::after(options.timeout, now());
   const std::vector<Address> addresses = resolve_until(deadline, options.rendezvous);
   if (self_ == hub_rank) {
-    hub_ = std::make_unique<Hub>(listen_at(addresses, options.rendezvous),
+    if (!listener) listener = listen_at(addresses, options.rendezvous);
+    hub_ = std::make_unique<Hub>(std::move(listener),
                                  HubOptions{rank_count_, options.secret, options.timeout});
   }
   wire::Hello hello{wire::magic,

@@ -23,8 +23,9 @@ namespace tutti::bootstrap {
 
 class TcpExchange final : public Exchange {
  public:
-  /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.
-  explicit TcpExchange(const TcpOptions& options);
+  /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.  Rank 0 may
+  /// bring a socket that listens at the rendezvous already.
+  explicit TcpExchange(const TcpOptions& options, UnsharedDescriptor listener = {});
   /// Says goodbye.  Rank 0 then waits, at most TcpOptions::timeout, until the others no longer need
   /// the hub: until all have left or died, or an incident has reached them.
   ~TcpExchange() override;
@@ -46,7 +47,7 @@ class TcpExchange final : public Exchange {
 
  private:
   struct Call;  // one allgather or barrier
-  void join(const TcpOptions& options);
+  void join(const TcpOptions& options, UnsharedDescriptor listener);
   bool await_welcome(const TcpOptions& options, Deadline deadline);
   [[noreturn]] void throw_refusal(const TcpOptions& options) const;
   void check_usable(const char* name) const;

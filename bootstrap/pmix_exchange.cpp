@@ -1,0 +1,335 @@
+// PMIx says who this rank is, and carries one letter from rank 0 to all: where it listens, and the
+// secret of the job.  Everything else is the TCP exchange.
+#include "bootstrap/pmix_exchange.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <pmix.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bootstrap/describe.hpp"
+#include "bootstrap/socket.hpp"
+#include "bootstrap/tcp_exchange.hpp"
+#include "tutti/bootstrap.hpp"
+#include "tutti/detail/clock.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+using detail::now;
+
+void check_pmix(pmix_status_t status, const char* call) {
+  if (status == PMIX_SUCCESS) return;
+  throw Error(ErrorCode::system, std::string(call) + ": " + PMIx_Error_string(status));
+}
+
+bool is_key(const pmix_info_t& info, const char* key) {
+  return std::strncmp(info.key, key, sizeof info.key) == 0;
+}
+
+pmix_info_t info_of(const char* key) {
+  pmix_info_t info{};
+  std::strncpy(info.key, key, sizeof info.key - 1);
+  return info;
+}
+
+/// This process's use of PMIx, which counts its users.
+class Client {
+ public:
+  Client() {
+    if (std::getenv("PMIX_NAMESPACE") == nullptr)
+      throw Error(
+          ErrorCode::invalid_argument,
+          "pmix_exchange: PMIX_NAMESPACE is not set, so no PMIx server has started this "
+          "process; start it by Open MPI's mpirun, by prterun or by srun --mpi=pmix, or use "
+          "tcp_exchange");
+    check_pmix(PMIx_Init(&self_, nullptr, 0), "PMIx_Init");
+  }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() { (void)PMIx_Finalize(nullptr, 0); }
+
+  std::uint32_t rank() const noexcept { return self_.rank; }
+  const char* job() const noexcept { return self_.nspace; }
+  pmix_proc_t process(std::uint32_t rank) const noexcept {
+    pmix_proc_t process = self_;
+    process.rank = rank;
+    return process;
+  }
+
+  /// A number of the job.
+  std::uint32_t number(const char* key) const {
+    const pmix_proc_t whole = process(PMIX_RANK_WILDCARD);
+    pmix_value_t* value = nullptr;
+    check_pmix(PMIx_Get(&whole, key, nullptr, 0, &value), key);
+    const std::uint32_t number = value->type == PMIX_UINT32 ? value->data.uint32 : 0;
+    PMIX_VALUE_RELEASE(value);
+    return number;
+  }
+
+  void put(const std::string& key, const std::string& text) const {
+    std::string copy = text;
+    pmix_value_t value{};
+    value.type = PMIX_STRING;
+    value.data.string = copy.data();
+    check_pmix(PMIx_Put(PMIX_GLOBAL, key.c_str(), &value), "PMIx_Put");
+    check_pmix(PMIx_Commit(), "PMIx_Commit");
+  }
+
+  std::string get(std::uint32_t rank, const std::string& key) const {
+    const pmix_proc_t other = process(rank);
+    pmix_value_t* value = nullptr;
+    check_pmix(PMIx_Get(&other, key.c_str(), nullptr, 0, &value), "PMIx_Get");
+    const std::string text = value->type == PMIX_STRING ? value->data.string : "";
+    PMIX_VALUE_RELEASE(value);
+    return text;
+  }
+
+ private:
+  pmix_proc_t self_{};
+};
+
+/// Waits until all ranks have called it and have what each had put.  Servers take a timeout or do
+/// not, so the wait has its own; what a late answer is written to then outlives it.
+void fence(const Client& client, Timeout timeout) {
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool given = false;
+    pmix_status_t status = PMIX_SUCCESS;
+  };
+  const auto answer = std::make_shared<Answer>();
+  auto lent = std::make_unique<std::shared_ptr<Answer>>(answer);
+  const pmix_proc_t all = client.process(PMIX_RANK_WILDCARD);
+  pmix_info_t collect = info_of(PMIX_COLLECT_DATA);
+  collect.value.type = PMIX_BOOL;
+  collect.value.data.flag = true;
+  const auto take = [](pmix_status_t status, void* context) {
+    const std::unique_ptr<std::shared_ptr<Answer>> owned(
+        static_cast<std::shared_ptr<Answer>*>(context));
+    const std::lock_guard lock((*owned)->mutex);
+    (*owned)->given = true;
+    (*owned)->status = status;
+    (*owned)->changed.notify_one();
+  };
+  const pmix_status_t begun = PMIx_Fence_nb(&all, 1, &collect, 1, take, lent.get());
+  if (begun == PMIX_OPERATION_SUCCEEDED) return;
+  check_pmix(begun, "PMIx_Fence_nb");
+  (void)lent.release();  // it is the callback's now
+  std::unique_lock lock(answer->mutex);
+  // Longer than a year would overflow the clock.
+  const Timeout bounded = std::min<Timeout>(timeout, std::chrono::hours(24 * 365));
+  if (!answer->changed.wait_for(lock, bounded, [&] { return answer->given; }))
+    throw Error(ErrorCode::timed_out, "pmix_exchange: not all ranks of job " +
+                                          std::string(client.job()) + " have called it within " +
+                                          name_timeout(timeout) +
+                                          "; PMIx does not say which are missing");
+  check_pmix(answer->status, "PMIx_Fence_nb");
+}
+
+/// Deaths that PMIx has told of.  Its thread calls the handler.
+class Deaths {
+ public:
+  explicit Deaths(const Client& client) : job_(client.job()) {
+    std::array<pmix_status_t, 5> codes{PMIX_ERR_PROC_ABORTED, PMIX_ERR_PROC_ABORTED_BY_SIG,
+                                       PMIX_ERR_PROC_TERM_WO_SYNC, PMIX_ERR_PROC_KILLED_BY_CMD,
+                                       PMIX_ERR_EXIT_NONZERO_TERM};
+    pmix_info_t context = info_of(PMIX_EVENT_RETURN_OBJECT);
+    context.value.type = PMIX_POINTER;
+    context.value.data.ptr = this;
+    // Without a callback it waits.  A launcher that knows no events is no reason to fail.
+    registration_ = PMIx_Register_event_handler(codes.data(), codes.size(), &context, 1,
+                                                &Deaths::hear, nullptr, nullptr);
+  }
+  Deaths(const Deaths&) = delete;
+  Deaths& operator=(const Deaths&) = delete;
+  ~Deaths() {
+    if (registration_ >= 0)
+      (void)PMIx_Deregister_event_handler(static_cast<std::size_t>(registration_), nullptr,
+                                          nullptr);
+  }
+
+  /// The rank that died first, as PMIx tells it, or no_rank.
+  Rank first() const noexcept { return Rank{first_.load(std::memory_order_acquire)}; }
+
+ private:
+  static void hear(std::size_t, pmix_status_t, const pmix_proc_t* source, pmix_info_t* info,
+                   std::size_t info_count, pmix_info_t*, std::size_t,
+                   pmix_event_notification_cbfunc_fn_t done, void* done_context) {
+    Deaths* self = nullptr;
+    const pmix_proc_t* affected = source;
+    for (const pmix_info_t& item : std::span(info, info_count)) {
+      if (is_key(item, PMIX_EVENT_RETURN_OBJECT)) self = static_cast<Deaths*>(item.value.data.ptr);
+      if (is_key(item, PMIX_EVENT_AFFECTED_PROC) && item.value.type == PMIX_PROC)
+        affected = item.value.data.proc;
+    }
+    if (self != nullptr && affected != nullptr && self->job_ == affected->nspace) {
+      std::uint32_t none = index_of(no_rank);
+      self->first_.compare_exchange_strong(none, affected->rank, std::memory_order_release,
+                                           std::memory_order_relaxed);
+    }
+    if (done != nullptr)
+      done(PMIX_EVENT_NO_ACTION_TAKEN, nullptr, 0, nullptr, nullptr, done_context);
+  }
+
+  const std::string job_;
+  std::atomic<std::uint32_t> first_{index_of(no_rank)};
+  pmix_status_t registration_ = -1;
+};
+
+/// The address of the first interface that is up and not the loopback, IPv4 before IPv6.
+std::string own_address() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) throw Error(ErrorCode::system, "getifaddrs", errno);
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+      if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+      char text[INET6_ADDRSTRLEN] = {};
+      if (family == AF_INET) {
+        sockaddr_in address{};
+        std::memcpy(&address, entry->ifa_addr, sizeof address);
+        return ::inet_ntop(family, &address.sin_addr, text, sizeof text);
+      }
+      sockaddr_in6 address{};
+      std::memcpy(&address, entry->ifa_addr, sizeof address);
+      if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) continue;  // means nothing elsewhere
+      return ::inet_ntop(family, &address.sin6_addr, text, sizeof text);
+    }
+  }
+  throw Error(ErrorCode::system,
+              "pmix_exchange: rank 0 has no network interface that other hosts could reach; set "
+              "TUTTI_RENDEZVOUS to host:port");
+}
+
+std::string random_secret() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw Error(ErrorCode::system, "getrandom", errno);
+  std::string text;
+  for (const unsigned char byte : bytes)
+    for (const int digit : {byte >> 4, byte & 15}) text += "0123456789abcdef"[digit];
+  return text;
+}
+
+/// A listener at a free port, and the rendezvous that names it.
+std::pair<UnsharedDescriptor, std::string> listen_anywhere(const std::string& host) {
+  UnsharedDescriptor listener = listen_at(resolve({host, "0"}, host), host);
+  sockaddr_storage bound{};
+  socklen_t bytes = sizeof bound;
+  if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0)
+    throw Error(ErrorCode::system, "getsockname", errno);
+  in_port_t port = 0;  // is at the same place for both families
+  std::memcpy(&port, reinterpret_cast<const char*>(&bound) + offsetof(sockaddr_in, sin_port),
+              sizeof port);
+  const std::string number = std::to_string(ntohs(port));
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return {std::move(listener), (is_v6 ? "[" + host + "]:" : host + ":") + number};
+}
+
+class PmixExchange final : public Exchange {
+ public:
+  explicit PmixExchange(Timeout timeout) : deaths_(client_) {
+    const Deadline deadline = Deadline::after(timeout, now());
+    TcpOptions options;
+    options.rank = Rank{client_.rank()};
+    options.rank_count = client_.number(PMIX_JOB_SIZE);
+    UnsharedDescriptor listener;
+    // Keys are for one use: a server hands out the first value that it has heard of.
+    static std::atomic<std::uint32_t> exchanges = 0;
+    const std::string key = "tutti.rendezvous." + std::to_string(exchanges++);
+    if (options.rank == Rank{0}) {
+      options.secret = random_secret();
+      if (const char* const given = std::getenv("TUTTI_RENDEZVOUS")) {
+        options.rendezvous = given;
+      } else {
+        const bool one_host = client_.number(PMIX_LOCAL_SIZE) == options.rank_count;
+        std::tie(listener, options.rendezvous) =
+            listen_anywhere(one_host ? "127.0.0.1" : own_address());
+      }
+      client_.put(key, options.secret + options.rendezvous);
+    }
+    fence(client_, timeout);
+    if (options.rank != Rank{0}) {
+      const std::string letter = client_.get(0, key);
+      const std::size_t secret_bytes = std::min<std::size_t>(letter.size(), 32);
+      options.secret = letter.substr(0, secret_bytes);
+      options.rendezvous = letter.substr(secret_bytes);
+    }
+    options.timeout = std::max<Timeout>(deadline.remaining(now()), std::chrono::seconds(1));
+    tcp_.emplace(options, std::move(listener));
+  }
+
+  Rank self() const noexcept override { return tcp_->self(); }
+  std::uint32_t rank_count() const noexcept override { return tcp_->rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    tcp_->allgather(mine, all, timeout);
+  }
+  bool allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
+                              Timeout timeout) override {
+    return tcp_->allgather_unless_equal(mine, all, timeout);
+  }
+  void swap(std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs,
+            Timeout timeout) override {
+    tcp_->swap(partners, record_bytes, mine, theirs, timeout);
+  }
+  void barrier(Timeout timeout) override { tcp_->barrier(timeout); }
+  bool has_left(Rank rank) noexcept override { return tcp_->has_left(rank); }
+  void announce(Incident incident) noexcept override { tcp_->announce(incident); }
+  Incident incident() noexcept override {
+    const Incident known = tcp_->incident();
+    const Rank dead = deaths_.first();
+    if (known.kind != Incident::Kind::none || index_of(dead) >= rank_count()) return known;
+    // The hub decides which incident was first.  A rank that has left in good order may die.
+    if (!std::exchange(told_, true) && !tcp_->has_left(dead))
+      tcp_->announce({.kind = Incident::Kind::died, .rank = dead});
+    return known;
+  }
+
+ private:
+  Client client_;  // outlives what uses it
+  Deaths deaths_;
+  std::optional<TcpExchange> tcp_;
+  bool told_ = false;
+};
+
+}  // namespace
+
+}  // namespace tutti::bootstrap
+
+namespace tutti {
+
+std::unique_ptr<Exchange> pmix_exchange(Timeout timeout) {
+  if (timeout <= Timeout::zero())
+    throw Error(
+        ErrorCode::invalid_argument,
+        "pmix_exchange: timeout " + bootstrap::name_timeout(timeout) + ": expected more than 0 s");
+  return std::make_unique<bootstrap::PmixExchange>(timeout);
+}
+
+}  // namespace tutti

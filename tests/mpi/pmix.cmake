@@ -1,0 +1,20 @@
+# Ranks that Open MPI's launcher has started as a PMIx server, without MPI in the program.
+if(NOT TARGET tutti_pmix OR NOT version MATCHES "Open MPI|OpenRTE")
+  return()
+endif()
+add_executable(pmix_exchange_test pmix_exchange_test.cpp)
+target_link_libraries(pmix_exchange_test PRIVATE tutti tutti_pmix)
+set_target_properties(pmix_exchange_test PROPERTIES
+  RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+foreach(ranks 1 3)
+  tutti_mpi_test(pmix_meet_${ranks} ${ranks} pmix_exchange_test meet)
+endforeach()
+tutti_mpi_test(pmix_late 3 pmix_exchange_test late)
+tutti_mpi_test(pmix_death 3 pmix_exchange_test death)
+# The launcher would end the job, and would say that a rank was killed.
+set_tests_properties(pmix_death PROPERTIES
+  ENVIRONMENT "PRTE_MCA_prte_enable_recovery=1;OMPI_MCA_orte_enable_recovery=1"
+  PASS_REGULAR_EXPRESSION "rank 0 heard of it\n(.*\n)*rank 2 heard of it|rank 2 heard of it\n(.*\n)*rank 0 heard of it"
+  FAIL_REGULAR_EXPRESSION "wrong:")
+add_test(NAME pmix_no_server COMMAND pmix_exchange_test refused)
+set_tests_properties(pmix_no_server PROPERTIES LABELS mpi TIMEOUT 60)
