@@ -3,13 +3,14 @@ if(NOT TARGET tutti_pmix OR NOT version MATCHES "Open MPI|OpenRTE")
   return()
 endif()
 add_executable(pmix_exchange_test pmix_exchange_test.cpp)
-target_link_libraries(pmix_exchange_test PRIVATE tutti tutti_pmix)
+target_link_libraries(pmix_exchange_test PRIVATE tutti tutti_pmix PkgConfig::PMIX)
 set_target_properties(pmix_exchange_test PROPERTIES
   RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 foreach(ranks 1 3)
   tutti_mpi_test(pmix_meet_${ranks} ${ranks} pmix_exchange_test meet)
 endforeach()
 tutti_mpi_test(pmix_late 3 pmix_exchange_test late)
+tutti_mpi_test(pmix_told 3 pmix_exchange_test told)
 tutti_mpi_test(pmix_death 3 pmix_exchange_test death)
 # The launcher would end the job, and would say that a rank was killed.
 set_tests_properties(pmix_death PROPERTIES

@@ -1,5 +1,7 @@
-// pmix_exchange_test meet|late|death|refused: ranks that a PMIx server has started meet, are late,
-// die; without a server, the refusal says what to do.
+// pmix_exchange_test meet|late|death|told|refused: ranks that a PMIx server has started meet, are
+// late, die, are told that one has died; without a server, the refusal says what to do.
+#include <pmix.h>
+
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -50,37 +52,62 @@ int late() {
   if (std::strcmp(std::getenv("PMIX_RANK"), "1") == 0) {
     // It must have met PMIx, or the launcher takes its end for a failure.
     try {
-      std::this_thread::sleep_for(3s);
-      (void)pmix_exchange(1s);
+      std::this_thread::sleep_for(1s);
+      (void)pmix_exchange(500ms);
     } catch (const Error&) {
     }
     return 0;
   }
   try {
-    (void)pmix_exchange(1s);
+    (void)pmix_exchange(500ms);
   } catch (const Error& error) {
-    const bool named = std::strstr(error.what(), "have called it within 1 s") != nullptr;
+    const bool named = std::strstr(error.what(), "have called it within 500 ms") != nullptr;
     if (error.code() != ErrorCode::timed_out || !named) return wrong(error.what());
-    std::this_thread::sleep_for(4s);  // the others' launcher would end rank 1
+    std::this_thread::sleep_for(1500ms);  // the others' launcher would end rank 1
     return 0;
   }
   return wrong("nobody was missed");
 }
 
-/// Rank 1 is killed, of which the others hear within two seconds.
-int death() {
-  const auto exchange = pmix_exchange();
-  exchange->barrier(10s);
-  if (exchange->self() == Rank{1}) std::raise(SIGKILL);
+/// Whether the death of rank 1 is heard of within two seconds.
+int hear(Exchange& exchange) {
   for (int tenths = 0; tenths < 20; ++tenths) {
-    const Incident incident = exchange->incident();
+    const Incident incident = exchange.incident();
     if (incident.kind == Incident::Kind::died && incident.rank == Rank{1}) {
-      std::printf("rank %u heard of it\n", index_of(exchange->self()));
+      std::printf("rank %u heard of it\n", index_of(exchange.self()));
       return 0;
     }
     std::this_thread::sleep_for(100ms);
   }
   return wrong("nothing was heard within two seconds");
+}
+
+/// Rank 1 is killed.
+int death() {
+  const auto exchange = pmix_exchange();
+  exchange->barrier(10s);
+  if (exchange->self() == Rank{1}) std::raise(SIGKILL);
+  return hear(*exchange);
+}
+
+/// PMIx tells each process that rank 1 has died, as it does when a node has vanished, while its
+/// connections live.
+int told() {
+  const auto exchange = pmix_exchange();
+  exchange->barrier(10s);
+  pmix_proc_t dead{};
+  std::strncpy(dead.nspace, std::getenv("PMIX_NAMESPACE"), sizeof dead.nspace - 1);
+  dead.rank = 1;
+  pmix_info_t whom{};
+  std::strncpy(whom.key, PMIX_EVENT_AFFECTED_PROC, sizeof whom.key - 1);
+  whom.value.type = PMIX_PROC;
+  whom.value.data.proc = &dead;
+  const auto ignore = [](pmix_status_t, void*) {};  // without one it waits
+  const pmix_status_t status = PMIx_Notify_event(PMIX_ERR_PROC_ABORTED, &dead,
+                                                 PMIX_RANGE_PROC_LOCAL, &whom, 1, ignore, nullptr);
+  if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED)
+    return wrong(PMIx_Error_string(status));
+  return hear(*exchange);
 }
 
 int refused() {
@@ -101,9 +128,10 @@ int main(int count, char** arguments) {
     if (mode == "meet") return tutti::meet();
     if (mode == "late") return tutti::late();
     if (mode == "death") return tutti::death();
+    if (mode == "told") return tutti::told();
     if (mode == "refused") return tutti::refused();
   } catch (const std::exception& error) {
     return tutti::wrong(error.what());
   }
-  return tutti::wrong("expected meet, late, death or refused");
+  return tutti::wrong("expected meet, late, death, told or refused");
 }
