@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Promise: communicators of mpi4py are taken as they are, whole ones and parts of them."""
-import os
+import sys
 
-import numpy as np
+try:
+    import numpy as np
+    from mpi4py import MPI
+except ImportError as missing:
+    print(f"skipped: {missing}; python3-numpy and python3-mpi4py are needed")
+    sys.exit(77)
 import tutti
-from mpi4py import MPI
 
 
 def total(context, ranks):

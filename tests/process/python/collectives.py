@@ -13,7 +13,11 @@ import threading
 import time
 import weakref
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: python3-numpy is not installed")
+    sys.exit(77)
 import tutti
 
 RANKS = 4

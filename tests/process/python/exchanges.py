@@ -10,7 +10,11 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: python3-numpy is not installed")
+    sys.exit(77)
 import tutti
 
 TIMEOUT = 20
