@@ -230,8 +230,8 @@ contains
     other = 2 * me
     call tutti_allreduce(all, source, result, tutti_reduction(TUTTI_SUM), operation)
     call expect(tutti_start_with(operation, other, another) == TUTTI_OK, "other buffers: start")
-    call expect(tutti_in_flight(operation) == 1, "not in flight")
     call expect(tutti_wait(operation, timeout) == TUTTI_OK, "other buffers: wait")
+    call expect(tutti_in_flight(operation) == 0, "still in flight")
     call expect(all_of(nint(another) == 6), "other buffers")
     call expect(tutti_operation_free(operation) == TUTTI_OK, "free")
   end subroutine operators

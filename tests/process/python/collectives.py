@@ -22,6 +22,7 @@ import tutti
 
 RANKS = 4
 TIMEOUT = 20  # seconds; nothing here takes one
+signals = os.pipe()  # from one rank to others
 
 
 def expect(condition, what):
@@ -178,7 +179,6 @@ def calls(c):
     barrier = c.barrier()
     for _ in range(3):
         barrier.start()
-        expect(barrier.in_flight, "not in flight")
         while not barrier.test():
             pass
     expect(not barrier.in_flight and barrier.test(), "in flight")
@@ -192,7 +192,6 @@ def calls(c):
         expect_equal(target, sum(row(r, 2, call) for r in range(RANKS)), "a later call")
     others = row(c.rank, 2, 9), np.zeros(2)
     operation.start(*others)
-    refused(operation.start, "in flight", kind=RuntimeError)
     operation.wait()
     expect_equal(others[1], sum(row(r, 2, 9) for r in range(RANKS)), "other buffers")
     for wrong, text in (((np.zeros(3), others[1]), "source has 3 elements of float64: the operation "
@@ -223,33 +222,35 @@ def calls(c):
         error = refused(lambda: barrier.wait(0.05), "barrier #", "waiting for ranks", kind=TimeoutError)
         expect(isinstance(error, tutti.TimedOut) and error.code == "timed_out", error.code)
         refused(lambda: barrier.wait(float("nan")), "NaN", kind=ValueError)
-        expect(barrier.in_flight, "no longer in flight")
+        refused(barrier.start, "the operation is in flight", kind=RuntimeError)
+        expect(barrier.in_flight and not barrier.test(), "no longer in flight")
         c.synchronize()
         barrier.wait(TIMEOUT)
     else:
         c.synchronize()
         barrier.run(TIMEOUT)
 
-    # Other threads run while one waits, and may not use its context.
+    # Other threads run while one waits, and may not use its context.  The other ranks come when the
+    # thread has seen that.
     c.synchronize()
     if c.rank == 0:
-        waiting, said = threading.Event(), []
+        said = []
         def other_thread():
-            waiting.wait()
-            time.sleep(0.05)
-            try:
-                barrier.test()
-            except RuntimeError as error:
-                said.append(str(error))
+            while not said:
+                try:
+                    barrier.test()
+                    time.sleep(0.01)
+                except RuntimeError as error:
+                    said.append(str(error))
+            os.write(signals[1], bytes(RANKS - 1))
         thread = threading.Thread(target=other_thread)
-        thread.start()
         barrier.start()
-        waiting.set()
+        thread.start()
         barrier.wait(TIMEOUT)
         thread.join()
-        expect(said and "one at a time" in said[0], said)
+        expect("one at a time" in said[0], said)
     else:
-        time.sleep(0.3)
+        expect(os.read(signals[0], 1) == b"\0", "no signal")
         barrier.run(TIMEOUT)
 
     # Signals are handled while one waits; the call goes on.
@@ -258,9 +259,9 @@ def calls(c):
         def interrupt(*_):
             raise KeyboardInterrupt
         before = signal.signal(signal.SIGALRM, interrupt)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         barrier.start()
-        refused(lambda: barrier.wait(TIMEOUT), kind=KeyboardInterrupt)
+        refused(lambda: (signal.setitimer(signal.ITIMER_REAL, 0.05), barrier.wait(TIMEOUT)),
+                kind=KeyboardInterrupt)
         signal.signal(signal.SIGALRM, before)
         c.synchronize()
         barrier.wait(TIMEOUT)
