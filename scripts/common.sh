@@ -22,9 +22,10 @@ install() {
 }
 
 packages_to_build=(g++ cmake ninja-build ccache pkg-config libibverbs-dev librdmacm-dev libopenmpi-dev
-  openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev)
+  openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev pybind11-dev python3-dev
+  gfortran)
 packages_to_test=(libgtest-dev librapidcheck-dev python3 python3-jsonschema strace ibverbs-utils perftest ucx-utils
-  valgrind)
+  valgrind python3-numpy python3-mpi4py)
 packages_to_test_all=(clang clang-format clang-tidy libclang-rt-14-dev libmpich-dev mpich
   python3-pyverbs libfabric-bin libgloo-dev)
 # For the virtual machine of scripts/kernel-verbs.
