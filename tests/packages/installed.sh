@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Promise: with what `cmake --install` puts into a prefix, which then is moved, find_package(tutti) serves a
+# project in C and C++, whose examples run, one at C++17 and one in C alone; what it cannot find it names.
+# installed.sh CMAKE BUILD SOURCE CC CXX VERSION MPICC|none [MPIRUN...]
+set -eu
+cmake=$1 build=$2 source=$3 c=$4 cxx=$5 version=$6 mpicc=$7
+shift 7
+[ "$mpicc" != none ] || mpicc=
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+command -v ninja >/dev/null || { echo "skipped: ninja is not installed"; exit 77; }
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+# quietly COMMAND...: what it prints is shown if it fails.
+quietly() {
+  "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "$*"; }
+}
+quietly "$cmake" --install "$build" --prefix "$scratch/first"
+prefix=$scratch/prefix
+mv "$scratch/first" "$prefix"
+for component in core core-dev; do
+  quietly "$cmake" --install "$build" --prefix "$scratch/bare" --component $component
+done
+if grep -rlF -e "$build" -e "$source" "$prefix"/lib*/cmake; then fail "these name folders of the build"; fi
+
+# refused WHAT TEXT PREFIX ARGUMENT...: find_package with these arguments says TEXT.
+refused() {
+  local what=$1 text=$2 where=$3
+  shift 3
+  rm -rf "$scratch/refused"
+  mkdir "$scratch/refused"
+  printf 'cmake_minimum_required(VERSION 3.25)\nproject(refused NONE)\nfind_package(tutti %s)\n' "$*" \
+    >"$scratch/refused/CMakeLists.txt"
+  if "$cmake" -S "$scratch/refused" -B "$scratch/refused/build" -D CMAKE_PREFIX_PATH="$where" \
+    >"$scratch/log" 2>&1; then fail "$what: not refused"; fi
+  # CMake breaks lines as it likes.
+  tr -s ' \n' ' ' <"$scratch/log" | grep -qF "$text" || { cat "$scratch/log"; fail "$what: no \"$text\""; }
+}
+refused "a component that does not exist" \
+  'tutti has no component "mip"; expected one of core, mpi, mpi-openmpi, mpi-mpich, soft, tools' \
+  "$prefix" "$version" REQUIRED COMPONENTS core mip
+refused "a prefix without MPI" \
+  'was installed without its component "mpi"; it has core. Install tutti where CMake finds that MPI' \
+  "$scratch/bare" "$version" REQUIRED COMPONENTS core mpi
+refused "a prefix without programs" 'was installed without its component "tools"; it has core' \
+  "$scratch/bare" REQUIRED COMPONENTS tools
+refused "a project without a language" 'has neither among its LANGUAGES' "$scratch/bare" REQUIRED
+refused "a version of another interface" 'requested version "0.0"' "$prefix" 0.0 REQUIRED
+
+# project FOLDER ARGUMENT...: configures and builds it.
+project() {
+  local folder=$1
+  shift
+  rm -rf "$scratch/build"
+  quietly "$cmake" -G Ninja -S "$source/tests/packages/$folder" -B "$scratch/build" \
+    -D CMAKE_C_COMPILER="$c" -D CMAKE_CXX_COMPILER="$cxx" -D CMAKE_BUILD_TYPE=Release \
+    -D CMAKE_CXX_FLAGS_RELEASE=-O0 "$@"
+  quietly "$cmake" --build "$scratch/build"
+}
+project installed_c -D MAIN="$source/tests/embedding/c_only/main.c" -D CMAKE_PREFIX_PATH="$scratch/bare"
+for library in tutti c tutti_static c_static; do quietly "$scratch/build/with_$library"; done
+readelf -d "$scratch/build/with_c" | grep -q 'NEEDED.*libtutti\.so\.' || fail "with_c has no libtutti.so"
+if readelf -d "$scratch/build/with_c" | grep -E 'NEEDED.*(ibverbs|rdmacm|mpi|soft|stdc)'; then
+  fail "a C program needs these directly"
+fi
+if readelf -d "$scratch/build/with_c_static" | grep 'NEEDED.*libtutti'; then
+  fail "tutti::c_static is not the archive"
+fi
+
+project installed -D VERSION="$version" -D EXAMPLES="$source/examples" -D CMAKE_PREFIX_PATH="$prefix" \
+  -D MPI_PART="${mpicc:+mpi}" ${mpicc:+-D MPI_C_COMPILER="$mpicc"}
+cd "$scratch/build"
+for program in dot_product dot_product_c dot_product_static cxx17; do quietly timeout 60 ./$program; done
+quietly timeout 60 ./exact_sum 1000
+quietly timeout 60 ./matrix_factorization --iterations 2
+[ -z "$mpicc" ] || quietly timeout 60 "$@" -n 2 ./under_mpi
+"$prefix/bin/tutti-softverbs" ibv_devinfo 2>&1 | grep -q soft0 || fail "tutti-softverbs does not show its device"
+
+# The other MPI, by pkg-config and its own compiler.
+export PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name tutti.pc)")
+for file in "$PKG_CONFIG_PATH"/tutti-mpi-*.pc; do
+  name=${file##*/tutti-mpi-} name=${name%.pc}
+  if [ "$mpicc" != "${mpicc%"$name"}" ] || ! command -v "mpicxx.$name" >/dev/null; then continue; fi
+  libs=$(pkg-config --cflags --libs "tutti-mpi-$name")
+  # shellcheck disable=SC2086 # words
+  quietly "mpicxx.$name" -std=c++20 "$source/examples/under_mpi.cpp" -o other_mpi $libs
+  root=
+  [ "$name" != openmpi ] || root='--allow-run-as-root --oversubscribe'
+  # shellcheck disable=SC2086 # words
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir tutti) quietly timeout 60 "mpirun.$name" $root -n 2 ./other_mpi
+done
