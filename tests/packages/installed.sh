@@ -6,7 +6,11 @@ set -eu
 cmake=$1 build=$2 source=$3 c=$4 cxx=$5 version=$6 mpicc=$7
 shift 7
 [ "$mpicc" != none ] || mpicc=
-scratch=$(mktemp -d)
+# In the same place each time, so that the compiler's cache knows what it has compiled before.
+scratch=$build/packages_installed
+rm -rf "$scratch"
+mkdir "$scratch"
+export CCACHE_BASEDIR=$source CCACHE_NOHASHDIR=1
 trap 'rm -rf "$scratch"' EXIT
 command -v ninja >/dev/null || { echo "skipped: ninja is not installed"; exit 77; }
 fail() {
@@ -38,6 +42,19 @@ refused() {
   # CMake breaks lines as it likes.
   tr -s ' \n' ' ' <"$scratch/log" | grep -qF "$text" || { cat "$scratch/log"; fail "$what: no \"$text\""; }
 }
+# The modulefile, read as Environment Modules and Lmod do, by an interpreter of Tcl if there is one.
+if command -v tclsh >/dev/null; then
+  cat >"$scratch/module.tcl" <<'TCL'
+set ModulesCurrentModulefile [lindex $argv 0]
+foreach command {module-whatis conflict} { proc $command {args} {} }
+proc prepend-path {name folder} { puts "$name [file isdirectory $folder]" }
+source $ModulesCurrentModulefile
+TCL
+  folders=$(tclsh "$scratch/module.tcl" "$(echo "$prefix"/share/modulefiles/tutti/*)")
+  grep -q '^CMAKE_PREFIX_PATH 1' <<<"$folders" || fail "the modulefile says: $folders"
+  if grep ' 0$' <<<"$folders"; then fail "the modulefile names these, which are no folders"; fi
+fi
+
 refused "a component that does not exist" \
   'tutti has no component "mip"; expected one of core, mpi, mpi-openmpi, mpi-mpich, soft, tools' \
   "$prefix" "$version" REQUIRED COMPONENTS core mip
@@ -49,6 +66,16 @@ refused "a prefix without programs" 'was installed without its component "tools"
 refused "a project without a language" 'has neither among its LANGUAGES' "$scratch/bare" REQUIRED
 refused "a version of another interface" 'requested version "0.0"' "$prefix" 0.0 REQUIRED
 
+# The recipes say what the project knows: options, and its version.
+for recipe in "$source"/packaging/spack/package.py "$source"/packaging/easybuild/*.eb; do
+  python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$recipe" || fail "$recipe"
+  for option in $(grep -oE 'TUTTI_[A-Z_]+' "$recipe" | sort -u); do
+    grep -Eq "(option|set)\\($option( |\$)" "$source/CMakeLists.txt" || fail "$recipe: there is no $option"
+  done
+done
+ls "$source/packaging/easybuild/tutti-$version".*.eb >/dev/null || fail "EasyBuild's recipe is for another version"
+
+launcher=$(command -v ccache || true)
 # project FOLDER ARGUMENT...: configures and builds it.
 project() {
   local folder=$1
@@ -56,7 +83,7 @@ project() {
   rm -rf "$scratch/build"
   quietly "$cmake" -G Ninja -S "$source/tests/packages/$folder" -B "$scratch/build" \
     -D CMAKE_C_COMPILER="$c" -D CMAKE_CXX_COMPILER="$cxx" -D CMAKE_BUILD_TYPE=Release \
-    -D CMAKE_CXX_FLAGS_RELEASE=-O0 "$@"
+    -D CMAKE_CXX_FLAGS_RELEASE=-O0 ${launcher:+-D CMAKE_CXX_COMPILER_LAUNCHER="$launcher"} "$@"
   quietly "$cmake" --build "$scratch/build"
 }
 project installed_c -D MAIN="$source/tests/embedding/c_only/main.c" -D CMAKE_PREFIX_PATH="$scratch/bare"
@@ -85,7 +112,9 @@ for file in "$PKG_CONFIG_PATH"/tutti-mpi-*.pc; do
   if [ "$mpicc" != "${mpicc%"$name"}" ] || ! command -v "mpicxx.$name" >/dev/null; then continue; fi
   libs=$(pkg-config --cflags --libs "tutti-mpi-$name")
   # shellcheck disable=SC2086 # words
-  quietly "mpicxx.$name" -std=c++20 "$source/examples/under_mpi.cpp" -o other_mpi $libs
+  quietly $launcher "mpicxx.$name" -std=c++20 -c "$source/examples/under_mpi.cpp" -o other_mpi.o $libs
+  # shellcheck disable=SC2086 # words
+  quietly "mpicxx.$name" other_mpi.o -o other_mpi $libs
   root=
   [ "$name" != openmpi ] || root='--allow-run-as-root --oversubscribe'
   # shellcheck disable=SC2086 # words
