@@ -77,12 +77,15 @@ dpkg --no-triggers --force-unsafe-io -r tutti-softverbs tutti-tools $(cd "$packa
 ! find /usr/lib /usr/bin /usr/include /usr/share -name '*tutti*' | grep . || { echo "is left behind"; exit 1; }
 INSIDE
 # The namespace ends with its mounts.
-if ! unshare --mount --propagation private true 2>/dev/null || [ "$(id -u)" -ne 0 ]; then
-  echo "packages are as they should be; skipped: installing them needs root and mount namespaces"
+overlay='mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"'
+if [ "$(id -u)" -ne 0 ] ||
+  ! unshare --mount --propagation private sh -c "$overlay" debian "$scratch" >"$scratch/log" 2>&1; then
+  echo "packages are as they should be; skipped: installing them needs root, mount namespaces and overlayfs"
+  cat "$scratch/log"
   exit 77
 fi
 unshare --mount --propagation private bash -eu -c '
-  mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+  '"$overlay"'
   for folder in dev proc sys; do mount --rbind /$folder "$1/root/$folder"; done
   mkdir -p "$1/root/run/source"
   mount --bind "$2" "$1/root/run/source"

@@ -42,6 +42,20 @@ refused() {
   # CMake breaks lines as it likes.
   tr -s ' \n' ' ' <"$scratch/log" | grep -qF "$text" || { cat "$scratch/log"; fail "$what: no \"$text\""; }
 }
+# Man pages have every option that --help has.
+for program in tutti-bench tutti-info tutti-tune; do
+  page=$(sed 's/\\-/-/g' "$prefix/share/man/man1/$program.1")
+  options=$("$prefix/bin/$program" --help | grep -oE '^ +(-h,)?--[a-z-]+' | grep -oE -- '--[a-z-]+')
+  [ "$(wc -w <<<"$options")" -ge 2 ] || fail "$program --help has no options"
+  for option in $options; do grep -qE -- "^\.B (-h,)?$option" <<<"$page" || fail "$program.1 lacks $option"; done
+done
+[ -s "$prefix/share/man/man1/tutti-softverbs.1" ] || fail "tutti-softverbs has no man page"
+printf '#!/bin/sh\necho "no such thing"\n' >"$scratch/silent"
+chmod +x "$scratch/silent"
+if python3 "$source/packaging/man_page.py" "$scratch/silent" silent 1 2>"$scratch/log"; then fail "silent has a man page"; fi
+grep -q 'silent --help: expected what it does, and a line that begins with "Usage:"' "$scratch/log" ||
+  { cat "$scratch/log"; fail "a program without --help is not refused"; }
+
 # The modulefile, read as Environment Modules and Lmod do, by an interpreter of Tcl if there is one.
 if command -v tclsh >/dev/null; then
   cat >"$scratch/module.tcl" <<'TCL'
@@ -102,7 +116,12 @@ cd "$scratch/build"
 for program in dot_product dot_product_c dot_product_static cxx17; do quietly timeout 60 ./$program; done
 quietly timeout 60 ./exact_sum 1000
 quietly timeout 60 ./matrix_factorization --iterations 2
-[ -z "$mpicc" ] || quietly timeout 60 "$@" -n 2 ./under_mpi
+if [ -n "$mpicc" ]; then
+  quietly timeout 60 "$@" -n 2 ./under_mpi
+  readelf -d under_mpi | grep -q 'NEEDED.*libtutti_mpi_' || fail "under_mpi has no libtutti_mpi"
+  if readelf -d under_mpi_static | grep 'NEEDED.*libtutti'; then fail "tutti::mpi_static is not the archive"; fi
+  quietly timeout 60 "$@" -n 2 ./under_mpi_static
+fi
 "$prefix/bin/tutti-softverbs" ibv_devinfo 2>&1 | grep -q soft0 || fail "tutti-softverbs does not show its device"
 
 # The other MPI, by pkg-config and its own compiler.
