@@ -1,10 +1,9 @@
 #include <mpi.h>
 
 #include <cstdio>
+#include <tutti/mpi_exchange.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
-
-#include "bootstrap/mpi_exchange.hpp"
 
 int main(int argument_count, char** arguments) {
   using namespace std::chrono_literals;

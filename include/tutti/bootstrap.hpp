@@ -1,5 +1,5 @@
 // Ready-made exchanges: TCP with an environment rendezvous, and ranks of one machine.
-// The MPI one is in bootstrap/mpi_exchange.hpp, so that the library itself needs no MPI.
+// The MPI one is in tutti/mpi_exchange.hpp, so that the library itself needs no MPI.
 #pragma once
 
 #include <sys/types.h>

@@ -94,7 +94,7 @@ enum { TUTTI_DEFAULT = 0, TUTTI_YES = 1, TUTTI_NO = 2 };
  */
 
 /* Out-of-band exchange between all ranks, and their side channel.  tutti_mpi_exchange() in
- * bootstrap/mpi_exchange.h makes one from an MPI communicator. */
+ * tutti/mpi_exchange.h makes one from an MPI communicator. */
 typedef struct tutti_exchange tutti_exchange;
 
 typedef struct {

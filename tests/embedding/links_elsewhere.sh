@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Promise: a C program in a project without C++ links with tutti, and a plug-in that links tutti
-# exports none of its symbols.  Each is compiled and linked by the commands that CMake generates for
-# it, with the archives that this build has made already.
+# Promise: a C program in a project without C++ links with tutti, so does one at C++17, and a plug-in
+# that links tutti exports none of its symbols.  Each is compiled and linked by the commands that CMake
+# generates for it, with the archives that this build has made already.
 set -eu
 cmake=$1 source=$2 archives=$3 c=$4 cxx=$5
 scratch=$(mktemp -d)
@@ -36,7 +36,8 @@ link "$source/tests/embedding/c_only" c_only
 
 plugins=(plugin_open plugin_hidden)
 [ ! -e "$archives/libtutti_mpi.a" ] || plugins=(plugin_mpi "${plugins[@]}")
-link "$source/tests/embedding" "${plugins[@]}"
+link "$source/tests/embedding" cxx17 "${plugins[@]}"
+./cxx17
 nm --defined-only --extern-only lib/libtutti.a lib/libtutti_*.a |
   awk 'NF == 3 && $2 ~ /^[TDBR]$/ { print $3 }' | sort -u >"$scratch/defined"
 [ -s "$scratch/defined" ] || { echo "nothing is defined by the archives in $archives"; exit 1; }
