@@ -485,8 +485,8 @@ std::string why_not_zero_copy_in_nodes(const Query& query) {
                "not suit it";
 }
 
-/// Of a rank of the largest node, which has a lane: references to sources and to results, reading
-/// both, and what goes across in the meantime.
+/// It is that of a rank of the largest node which has a lane: references to sources and to results,
+/// reading both, and two rounds across.
 Picoseconds cost_of_zero_copy_in_nodes(const Query& query, const Variant&) {
   const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
   const plan::NodeMemory& memory = query.network.inside;

@@ -331,7 +331,7 @@ int call_all(Exchange& exchange, const Nodes& nodes, bool registered, std::uint3
   Operation add = allreduce<std::uint64_t>(ranks, std::span<const std::uint64_t>(buffer),
                                            target.first(elements), sum);
   if (is_zero_copy(give) != is_expected || is_zero_copy(gather) != is_expected) return 1;
-  // Of registered buffers, ranks that share nodes combine none.
+  // Ranks that share nodes combine what is in segments alone.
   if (shares_nodes && is_zero_copy(add) != (is_expected && !registered)) return 6;
   contribute(source, self, 1);
   if (self == 1) contribute(buffer, self, 2);
