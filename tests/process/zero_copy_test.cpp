@@ -245,16 +245,15 @@ TEST(ZeroCopy, allreduces_give_what_others_give) {
                                                              {6, {3}, Placement::cyclic}},
                                                             {{3, {3}}, {5, {1, 2}}}),
                               {{2, {2}}, {4, {2}}});
-  for (const Nodes& nodes : shapes)
-    for (const std::size_t elements :
-         test::all_or_few<std::size_t>({131'072, 200'003}, {200'003})) {
-      const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
-        return call_allreduces(exchange, nodes, elements,
-                               built_in_reduction(BuiltIn::sum, ElementType::uint64));
-      });
-      EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count))
-          << nodes.text() << ", " << elements << " elements";
-    }
+  for (const Nodes& nodes : shapes) {
+    const std::size_t elements = nodes.rank_count % 2 == 0 ? 131'072 : 200'003;
+    const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
+      return call_allreduces(exchange, nodes, elements,
+                             built_in_reduction(BuiltIn::sum, ElementType::uint64));
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count))
+        << nodes.text() << ", " << elements << " elements";
+  }
 }
 
 // Such an operator has no function that combines into a third place.
