@@ -88,14 +88,28 @@ class NodeChannel {
   int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
     assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
-    Lender& lender = lenders_[slot];
-    const std::uint64_t offset = from - lender.address;
-    if (offset <= lender.mapping.size() && bytes <= lender.mapping.size() - offset) {
-      if (bytes > 0) std::memcpy(into, lender.mapping.data() + offset, bytes);
+    if (const std::byte* const there = mapped(slot, from, bytes)) {
+      if (bytes > 0) std::memcpy(into, there, bytes);
     } else {
-      read_error_ = lender.process.read(from, into, bytes);
+      read_error_ = lenders_[slot].process.read(from, into, bytes);
     }
-    if (read_error_ == 0 && is_withdrawn(lender.withdrawn)) read_error_ = ECANCELED;
+    return was_lent(slot);
+  }
+  /// The memory that read() would copy from, if it is mapped here; else, or if an earlier read has
+  /// failed, null.
+  const std::byte* mapped(std::uint32_t slot, std::uint64_t from,
+                          std::size_t bytes) const noexcept {
+    assert(slot < lenders_.size());
+    const Lender& lender = lenders_[slot];
+    const std::uint64_t offset = from - lender.address;
+    const bool is_inside =
+        offset <= lender.mapping.size() && bytes <= lender.mapping.size() - offset;
+    return is_inside && read_error_ == 0 ? lender.mapping.data() + offset : nullptr;
+  }
+  /// To be called after what is mapped was read: 0, or as read(), if its user has got it back.
+  int was_lent(std::uint32_t slot) noexcept {
+    assert(slot < lenders_.size());
+    if (read_error_ == 0 && is_withdrawn(lenders_[slot].withdrawn)) read_error_ = ECANCELED;
     return read_error_;
   }
   int read_error() const noexcept { return read_error_; }

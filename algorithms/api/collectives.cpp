@@ -77,11 +77,8 @@ std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks
   if (!runtime::may_be_zero_copy(ranks, asked) && !ranks.has_node_segments) return {};
   const Context::Implementation& context = ranks.context;
   const std::size_t bytes = asked.bytes();
-  const auto is_registered = [&](const void* buffer) {
-    return context.settings.register_buffers ||
-           runtime::registered_segment_with(context, buffer, bytes) != nullptr;
-  };
-  return {is_registered(arguments.source) && is_registered(arguments.target),
+  return {std::min(runtime::registration_of(context, arguments.source, bytes),
+                   runtime::registration_of(context, arguments.target, bytes)),
           bytes > 0 ? runtime::place_in_node(context, arguments.target, bytes) : 0};
 }
 
@@ -91,16 +88,23 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
                                          std::span<const std::uint64_t> rows) {
   if (rows.empty()) return asked;
   const tune::Topology topology = ranks.topology();
-  std::vector<std::uint64_t> place_of_rank;
-  bool all_registered = true;
+  std::vector<std::uint64_t> registrations, place_of_rank;
   for (std::size_t i = 0; i < rows.size(); i += 2) {
-    all_registered = all_registered && rows[i] != 0;
+    registrations.push_back(rows[i]);
     place_of_rank.push_back(rows[i + 1]);
   }
-  asked.zero_copy = runtime::may_be_zero_copy(ranks, asked) && all_registered;
+  // Where ranks share nodes, they combine what lies in segments, and is mapped.  To have it read by
+  // the kernel takes longer than to copy it (measured, docs/performance.md).
+  const auto in_segment = static_cast<std::uint64_t>(runtime::Registration::in_segment);
+  asked.zero_copy = runtime::may_be_zero_copy(ranks, asked) &&
+                    runtime::allow_zero_copy(ranks, registrations) &&
+                    (!topology.has_shared_nodes() ||
+                     std::all_of(registrations.begin(), registrations.end(),
+                                 [&](std::uint64_t one) { return one == in_segment; }));
   asked.shares_target = runtime::is_one_buffer_a_node({"allreduce", "targets", asked.bytes()},
                                                       topology.node_of, place_of_rank);
   if (!asked.shares_target) return asked;
+  asked.zero_copy = asked.zero_copy && !topology.has_shared_nodes();
   if (const std::string why = tune::why_not_shared_target(asked, topology); !why.empty())
     throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
                                             why + "; give each rank a target of its own");

@@ -87,8 +87,29 @@ noexcept {
                      execution.address(step.into, part), part.target.bytes);
 }
 
-/// into = (payload that a slot refers to) o source, piece by piece: each piece is combined while it
-/// is in the cache.
+/// into = (payload that a slot refers to) o own, where that payload is mapped here: nothing is
+/// copied, if there is a function that has a place of its own for the result.  Else the source is,
+/// piece by piece, so that each piece is combined while it is in the cache.
+inline void combine_mapped(const Execution& execution, const std::byte* from, const std::byte* own,
+                           std::byte* into, std::size_t element_count) noexcept {
+  const Reduction& reduction = execution.reduction;
+  if (own == into) return reduction.combine(from, into, element_count, reduction.context);
+  if (execution.combine_apart != nullptr)
+    return execution.combine_apart(from, own, into, element_count);
+  for (std::size_t left = element_count; left > 0;) {
+    const std::size_t count = left < execution.piece_elements ? left : execution.piece_elements;
+    const std::size_t bytes = count * reduction.element_bytes;
+    std::memcpy(into, own, bytes);
+    reduction.combine(from, into, count, reduction.context);
+    from += bytes;
+    own += bytes;
+    into += bytes;
+    left -= count;
+  }
+}
+
+/// into = (payload that a slot refers to) o source, or o into, piece by piece: each piece is
+/// combined while it is in the cache.
 template <class F, class C>
 requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
                                                 F& fabric, C& channel)
@@ -97,7 +118,14 @@ noexcept {
   const Reduction& reduction = execution.reduction;
   std::uint64_t from = reference_in(execution, step.from);
   std::byte* into = execution.address(step.into, part);
-  const std::byte* source = execution.address({.place = plan::Place::source}, part);
+  const std::byte* source =
+      step.grows ? into : execution.address({.place = plan::Place::source}, part);
+  if constexpr (requires { fabric.mapped(channel, step.from.index, from, part.target.bytes); })
+    if (const std::byte* const there =
+            fabric.mapped(channel, step.from.index, from, part.target.bytes)) {
+      combine_mapped(execution, there, source, into, part.element_count);
+      return fabric.was_lent(channel, step.from.index);
+    }
   const bool in_place = source == into;
   assert(execution.piece_elements > 0 || part.element_count == 0);
   assert(!in_place || execution.piece_elements * reduction.element_bytes <=

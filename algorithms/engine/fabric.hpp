@@ -19,6 +19,10 @@ namespace tutti::engine {
 ///  sent:  whether all that was put from the target has left it, or never will.
 ///  read:  copies `bytes` from address `from` of the peer that writes `slot`; fails if the peer has
 ///         died.
+/// A fabric may also have
+///  mapped:    the memory that read() would copy from, if it is mapped here; else null
+///  was_lent:  ok, if what was read there belonged to the engine of its owner until now; otherwise
+///             what read() would have returned.
 /// The caller of the engine polls the fabric between two calls of the engine.
 template <class F, class C>
 concept Fabric = requires(F& fabric, C& channel, std::uint32_t parity, std::size_t put,

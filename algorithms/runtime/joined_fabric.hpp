@@ -42,6 +42,13 @@ struct JoinedFabric {
               std::size_t bytes) noexcept {
     return channel.node.read(slot, from, into, bytes) == 0 ? Status::ok : Status::transport_failed;
   }
+  const std::byte* mapped(const JoinedChannel& channel, std::uint32_t slot, std::uint64_t from,
+                          std::size_t bytes) const noexcept {
+    return channel.node.mapped(slot, from, bytes);
+  }
+  Status was_lent(JoinedChannel& channel, std::uint32_t slot) noexcept {
+    return channel.node.was_lent(slot) == 0 ? Status::ok : Status::transport_failed;
+  }
   bool arrived(const JoinedChannel& channel, std::uint32_t parity,
                std::uint32_t slot) const noexcept {
     return channel.node.holds_slot(parity, slot) ? channel.node.arrived(parity, slot)

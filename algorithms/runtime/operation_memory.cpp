@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/kernels.hpp"
 #include "shm/message_policy.hpp"
 
 namespace tutti::runtime {
@@ -35,6 +36,7 @@ void make_room_for_references(engine::Execution& execution, const plan::Plan& pl
     return step.by_reference && step.action == plan::Action::combine;
   };
   if (std::none_of(plan.steps.begin(), plan.steps.end(), combines)) return;
+  execution.combine_apart = combine_apart(execution.reduction);
   execution.piece_elements = std::max<std::size_t>(bytes_at_a_time / element_bytes, 1);
   execution.piece.resize(rounded_to_lines(execution.piece_elements * element_bytes) /
                          engine::RegisterMemory::line_bytes);

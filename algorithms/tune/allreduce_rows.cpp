@@ -16,6 +16,7 @@
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/ring.hpp"
 #include "plan/allreduce/two_partial.hpp"
+#include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/choose.hpp"
@@ -477,6 +478,33 @@ std::string why_not_canonical_halving_unasked(const Query& query) {
              : "";
 }
 
+std::string why_not_zero_copy_in_nodes(const Query& query) {
+  return is_zero_copy_in_nodes(query)
+             ? ""
+             : "the buffers of ranks that share nodes are not all in segments, or the payload does "
+               "not suit it";
+}
+
+/// It is that of a rank of the largest node which has a lane: references to sources and to results,
+/// reading both, and two rounds across.
+Picoseconds cost_of_zero_copy_in_nodes(const Query& query, const Variant&) {
+  const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
+  const plan::NodeMemory& memory = query.network.inside;
+  const std::uint64_t parts = plan::zero_copy_parts(shape);
+  const std::uint64_t part = (price_bytes(query) + parts - 1) / parts;
+  const std::uint32_t nodes = query.topology.node_count();
+  const Picoseconds references =
+      (query.topology.largest_node() - Picoseconds{1}) * nodes * shape.pieces;
+  const Picoseconds read =
+      memory.store_time(sizeof(std::uint64_t)) + memory.receive_overhead + memory.read_time(part);
+  const Picoseconds in_node =
+      references * (2 * read + query.network.between.work_time(part)) + 3 * memory.latency;
+  if (nodes == 1) return in_node;
+  const std::uint32_t messages = (nodes - 1) * shape.pieces;
+  return in_node + round_cost(network_of(query), messages, 1, part) +
+         round_cost(network_of(query), messages, 1, part, false);
+}
+
 constexpr auto allreduce = Collective::allreduce;
 
 /// In the order of the catalogue (algorithms/README.md).
@@ -490,6 +518,16 @@ constexpr Row table[] = {
      .cost = [](const Query&, const Variant&) { return Picoseconds{0}; },  // measured: the faster
      .build = [](const Query&, const Variant&,
                  Rank self) { return plan::single_copy_allreduce(self); }},
+    {.collective = allreduce,
+     .name = "lanes_zero_copy",
+     .association = Association::expression,
+     .keeps_rank_order = false,
+     .is_in_place = true,
+     .takes = PerRoundIs::nothing,
+     .why_not_unasked = why_not_zero_copy_in_nodes,
+     .cost = cost_of_zero_copy_in_nodes,
+     .build = [](const Query& query, const Variant&,
+                 Rank self) { return plan::zero_copy_allreduce(self, zero_copy_lanes_of(query)); }},
     {.collective = allreduce,
      .name = "dissemination",
      .association = Association::any,

@@ -40,6 +40,8 @@ std::string why_not_served(const Row& row, const CollectiveRequest& request) {
 /// Why a row is out; empty: it is priced.  What is cheap to find out comes first.
 std::string why_not(const Row& row, const Query& query, const Row* named) {
   if (named != nullptr && named->algorithm != row.algorithm) return another_is_asked_for;
+  if (named == nullptr && !row.is_in_place && is_zero_copy_in_nodes(query))
+    return "payloads stay in their users' buffers";
   std::string why = why_not_served(row, query.request);
   if (why.empty() && named == nullptr && row.why_not_unasked != nullptr)
     why = row.why_not_unasked(query);

@@ -32,6 +32,15 @@ std::size_t zero_copy_pieces_of_block_max(std::uint32_t rank_count) noexcept {
   return std::clamp<std::size_t>(parts / rank_count, 1, pieces);
 }
 
+std::uint16_t zero_copy_pieces_of_lane(std::size_t part_bytes, std::uint32_t node_count,
+                                       std::size_t part_count) noexcept {
+  constexpr std::size_t pieces_max = 16, pieces_in_node_max = 64, parts = 2048;
+  const std::size_t bytes = node_count == 1 ? 128u << 10 : 32u << 10;
+  const std::size_t most = std::min(node_count == 1 ? pieces_in_node_max : pieces_max,
+                                    std::max<std::size_t>(parts / part_count, 1));
+  return static_cast<std::uint16_t>(std::clamp<std::size_t>(part_bytes / bytes, 1, most));
+}
+
 std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
                              std::size_t payloads) noexcept {
   // Partials are about as many as slots and parts; how many, may differ by rank.
@@ -43,7 +52,9 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
   // Where the ranks of a single node have one target, no payload goes through a register.
   if (plan.shares_target && plan.slot_count == plan.line_slot_count) return by_reference_bytes;
-  if (plan::has_no_registers(plan)) return zero_copy_part_bytes_max;
+  // Such plans have references in them, on some ranks, and then one chunk on all.
+  const bool is_told_of = plan.zero_copy && plan.flow_control == plan::FlowControl::acknowledged;
+  if (plan::has_no_registers(plan) || is_told_of) return zero_copy_part_bytes_max;
   const std::size_t registers = 2 * (2 * std::size_t{plan.slot_count} + plan.parts);
   const bool has_few_registers = registers <= 256;
   if (asked != 0 && !plan.is_pipeline && has_few_registers) return asked;

@@ -50,6 +50,12 @@ std::uint16_t zero_copy_pieces_of_block(std::size_t bytes, std::uint32_t rank_co
 /// Into how many at most.
 std::size_t zero_copy_pieces_of_block_max(std::uint32_t rank_count) noexcept;
 
+/// Into how many pieces a zero-copy allreduce over ranks that share nodes cuts each of its
+/// `part_count` parts: they stay in the second cache while one contribution after the other is
+/// combined, and the network and the memory of nodes work at the same time.
+std::uint16_t zero_copy_pieces_of_lane(std::size_t part_bytes, std::uint32_t node_count,
+                                       std::size_t part_count) noexcept;
+
 /// `chunk_bytes`, or less where a plan of so many slots, parts, and payloads in each would take
 /// more of the arena than it should.
 std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,

@@ -579,16 +579,23 @@ std::span<const Row> hierarchy_rows() {
   return table;
 }
 
+namespace {
+
+/// Which contribution is the left operand of a combine by reference depends on the part, and on
+/// whether the call is in place.
+bool may_swap_operands(const CollectiveRequest& request) {
+  return request.reduction.properties.commutative &&
+         (request.agreement == Agreement::relaxed || request.reduction.built_in != BuiltIn::none ||
+          !order_shows_in_bits(request.reduction));
+}
+
+}  // namespace
+
 bool is_read_in_place(const Query& query) {
   const CollectiveRequest& request = query.request;
-  // Which contribution is the left operand depends on the part, and on whether the call is in
-  // place.
-  const bool may_swap_operands =
-      request.reduction.properties.commutative &&
-      (request.agreement == Agreement::relaxed || request.reduction.built_in != BuiltIn::none ||
-       !order_shows_in_bits(request.reduction));
   return request.reads_in_place && query.topology.rank_count == 2 && !request.is_asked_for() &&
-         request.across == Across::automatic && may_swap_operands && !request.shares_target;
+         request.across == Across::automatic && may_swap_operands(request) &&
+         !request.shares_target && !is_zero_copy_in_nodes(query);
 }
 
 std::optional<Hierarchy> hierarchy_of(const Query& query) {
@@ -596,7 +603,7 @@ std::optional<Hierarchy> hierarchy_of(const Query& query) {
   const bool is_barrier = request.collective == Collective::barrier;
   if ((!is_barrier && request.collective != Collective::allreduce) ||
       query.topology.node_of.empty() || request.algorithm == Algorithm::shared_ring ||
-      (!is_barrier && is_read_in_place(query)))
+      (!is_barrier && (is_read_in_place(query) || is_zero_copy_in_nodes(query))))
     return Hierarchy::flat;
   if (goes_by_domains(query)) return Hierarchy::domains;
   switch (request.across) {
@@ -654,7 +661,56 @@ bool is_zero_copy_allgather(const Query& query) {
          are_pieces_messages(query.request, zero_copy_pieces_of_block(bytes, rank_count));
 }
 
+/// A smaller payload is in the caches, where copies cost less than lines that go from the cache of
+/// one rank to that of another in each call (measured, docs/performance.md).
+constexpr std::size_t zero_copy_lanes_bytes_min = 1u << 20;
+/// Across nodes, so many pieces at least: with fewer, the network and the memory of nodes hardly
+/// work at the same time (by the recurrence of plan/cost/makespan.hpp).
+constexpr std::uint16_t zero_copy_lanes_pieces_min = 4;
+
+/// Whether the registers for what goes across keep to their budget.
+bool has_room_across(const Query& query, const plan::ZeroCopyLanes& shape, std::size_t part_bytes) {
+  constexpr std::size_t line = 64;
+  const std::size_t messages =
+      (query.topology.node_count() - std::size_t{1}) * std::size_t{shape.pieces};
+  return 4 * messages * (part_bytes + 2 * line) <= plan_registers_bytes;
+}
+
+bool is_zero_copy_allreduce_in_nodes(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  const Topology& topology = query.topology;
+  if (request.bytes() < zero_copy_lanes_bytes_min || request.is_asked_for() ||
+      request.across != Across::automatic || request.shares_target || request.is_undivided ||
+      !may_swap_operands(request) || is_reproducible_in_bits(request) ||
+      topology.node_count() > zero_copy_nodes_max ||
+      topology.node_count() - 1 > request.partners_max ||
+      topology.largest_node() > 2 * topology.smallest_node())  // many would work for few lanes
+    return false;
+  const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
+  const std::size_t parts = plan::zero_copy_parts(shape);
+  if (parts > request.element_count || !plan::is_zero_copy_allreduce(shape) ||
+      (!topology.is_one_node() && shape.pieces < zero_copy_lanes_pieces_min))
+    return false;
+  const std::size_t part_bytes =
+      (request.element_count + parts - 1) / parts * request.reduction.element_bytes;
+  return part_bytes <= zero_copy_part_bytes_max && has_room_across(query, shape, part_bytes);
+}
+
 }  // namespace
+
+plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query) {
+  const Topology& topology = query.topology;
+  const std::size_t parts = std::size_t{topology.smallest_node()} * topology.node_count();
+  return {.rank_count = topology.rank_count,
+          .node_of = topology.node_of,
+          .pieces = zero_copy_pieces_of_lane(query.request.bytes() / parts, topology.node_count(),
+                                             parts)};
+}
+
+bool is_zero_copy_in_nodes(const Query& query) {
+  return query.request.zero_copy && query.request.collective == Collective::allreduce &&
+         query.topology.has_shared_nodes() && is_zero_copy_allreduce_in_nodes(query);
+}
 
 bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology) {
   const Query query{request, topology, {}};
@@ -671,8 +727,9 @@ bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology
   const bool is_taken = request.algorithm != Algorithm::automatic ||
                         (!request.gives_per_round() && rank_count <= partners_unasked_max + 1);
   // Between ranks of a node nothing is written straight into a target.
-  return !query.topology.has_shared_nodes() && rank_count > 1 && is_flat && is_in_parts &&
-         is_taken && request.bytes() >= in_parts_from_bytes;
+  if (query.topology.has_shared_nodes()) return is_zero_copy_allreduce_in_nodes(query);
+  return rank_count > 1 && is_flat && is_in_parts && is_taken &&
+         request.bytes() >= in_parts_from_bytes;
 }
 
 }  // namespace tutti::tune

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
@@ -15,6 +16,12 @@ std::optional<Hierarchy> hierarchy_of(const Query& query);
 
 /// Whether two ranks of a node combine where the payloads are, each its half.
 bool is_read_in_place(const Query& query);
+
+/// Whether the payload of an allreduce stays in the users' registered buffers although ranks share
+/// nodes.
+bool is_zero_copy_in_nodes(const Query& query);
+/// The lanes of that allreduce.
+plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query);
 
 /// Why the ranks of a node cannot have one target; empty: they can.
 std::string why_not_shared_target(const CollectiveRequest& request, const Topology& topology);

@@ -75,6 +75,7 @@ struct Row {
   bool needs_idempotent = false;               // contributions may enter twice
   bool needs_inverse = false;                  // of the operator
   bool has_other_bits = false;  // than the canonical tree, although its association says so
+  bool is_in_place = false;     // payloads stay in registered buffers, also where ranks share nodes
   bool is_flow = false;         // chunks go by a rule of their own: its plan only says with whom
   PerRoundIs takes = PerRoundIs::covering;
   const char* rounds = "";   // of one that takes no messages per round: which it has

@@ -37,6 +37,12 @@ enum class Scope : std::uint8_t {
 /// allgather may lie anywhere.  The root of such a broadcast waits until the ranks to which it
 /// sends have entered the call, and until those of its node have read everything.
 ///
+/// So does an allreduce of 1 MiB and more where ranks share nodes, if on all ranks source and
+/// target lie in segments (registered buffers do not suffice) and the operator commutes: on a
+/// single node, or on up to 9 of which none has more than twice the ranks of another
+/// (Operation::algorithm() is "lanes_zero_copy").  Results of reproducible agreement where order
+/// shows go as ever.
+///
 /// The upper limits are 1 GiB for a broadcast; for an allgather 1024 ranks, and blocks of 64 MiB
 /// with up to 256 ranks, 32 MiB with 512, 16 MiB with 1024 (8 MiB floor(2048 / P) with P ranks).
 /// Larger ones go in chunks through the arena.  So do all broadcasts and allgathers of a context

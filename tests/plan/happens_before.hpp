@@ -219,7 +219,9 @@ class HappensBefore {
     if (step.action == Action::put) return step.payloads > 0 && is_user(step.from.place);
     const bool moves = step.action == Action::copy || step.action == Action::combine ||
                        step.action == Action::take_out;
-    return moves && (is_user(step.from.place) || is_user(step.into.place));
+    const bool reads_source =
+        step.action == Action::combine && step.by_reference && !step.grows && lent_is_target_;
+    return moves && (is_user(step.from.place) || is_user(step.into.place) || reads_source);
   }
 
   struct Sent {  // from source or target

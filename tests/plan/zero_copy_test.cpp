@@ -1,6 +1,7 @@
-// Promise: zero-copy broadcasts and allgathers are right for every shape of nodes, every placement
-// and root; nobody writes a buffer, or ends a call, while a peer or the network may use it; no
-// payload needs a register; no more messages are on their way than the plan says.
+// Promise: zero-copy broadcasts and allgathers, and allreduces of ranks that share nodes, are right
+// for every shape of nodes, every placement and root; nobody writes a buffer, or ends a call, while
+// a peer or the network may use it; no payload needs a register, but for those that an allreduce
+// combines across nodes; no more messages are on their way than the plan says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
+#include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "plan/blocks/zero_copy_allgather.hpp"
 #include "plan/core/nodes.hpp"
 #include "plan/core/verify.hpp"
@@ -54,6 +56,16 @@ std::vector<Plan> allgathers(const NodeOf& node_of, std::uint16_t pieces) {
   return plans;
 }
 
+std::vector<Plan> allreduces(const NodeOf& node_of, std::uint16_t pieces) {
+  const ZeroCopyLanes shape{.rank_count = static_cast<std::uint32_t>(node_of.size()),
+                            .node_of = node_of,
+                            .pieces = pieces};
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+    plans.push_back(zero_copy_allreduce(Rank{rank}, shape));
+  return plans;
+}
+
 void expect_no_payload_in_registers(const std::vector<Plan>& plans) {
   for (const Plan& plan : plans) {
     EXPECT_TRUE(has_no_registers(plan));
@@ -61,14 +73,18 @@ void expect_no_payload_in_registers(const std::vector<Plan>& plans) {
   }
 }
 
-/// All shapes of two nodes and more, and others whose ranks are dealt out.
+/// All shapes of two nodes and more, or of ranks that share nodes, and others whose ranks are dealt
+/// out.
+enum class Shapes { of_nodes, of_shared_nodes };
 template <class F>
-void for_every_shape(std::uint32_t ranks_max, F&& f) {
+void for_every_shape(std::uint32_t ranks_max, F&& f, Shapes shapes = Shapes::of_nodes) {
   std::mt19937 random(7);
   for (std::uint32_t ranks = 2; ranks <= ranks_max; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : compositions(ranks)) {
-      if (sizes.size() < 2) continue;
+      if (shapes == Shapes::of_shared_nodes && sizes.size() == ranks) continue;
+      if (shapes == Shapes::of_nodes && sizes.size() < 2) continue;
       f(in_blocks(sizes));
+      if (sizes.size() < 2) continue;
       const NodeOf dealt =
           placed(ranks, static_cast<std::uint32_t>(sizes.size()), sizes[0] % 2 == 0, random);
       if (node_count_of(dealt, ranks) > 1) f(dealt);
@@ -130,12 +146,48 @@ TEST(ZeroCopy, allgathers_write_nothing_that_is_in_use) {
   });
 }
 
+TEST(ZeroCopy, allreduces_are_right_for_every_shape) {
+  for_every_shape(
+      test::samples_divisor == 1 ? 9 : 5,
+      [](const NodeOf& node_of) {
+        for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{3}}) {
+          const std::vector<Plan> plans = allreduces(node_of, pieces);
+          ASSERT_EQ(first_violation(plans, Promise::same_result), std::nullopt)
+              << node_of.size() << " ranks, " << pieces << " pieces";
+          if (node_count_of(node_of, 0) == 1) expect_no_payload_in_registers(plans);
+          EXPECT_EQ(plans[0].parts,
+                    zero_copy_parts(
+                        {.rank_count = plans[0].rank_count, .node_of = node_of, .pieces = pieces}));
+        }
+      },
+      Shapes::of_shared_nodes);
+}
+
+TEST(ZeroCopy, allreduces_write_nothing_that_is_in_use) {
+  for_every_shape(
+      6,
+      [](const NodeOf& node_of) {
+        for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
+          ASSERT_EQ(HappensBefore(allreduces(node_of, 2), calls, 2, buffers).race(), std::nullopt)
+              << node_of.size() << " ranks";
+      },
+      Shapes::of_shared_nodes);
+}
+
+// Operands come in another order than that of ranks, but are combined once for all of them.
+TEST(ZeroCopy, allreduces_do_not_keep_rank_order) {
+  EXPECT_NE(first_violation(allreduces(in_blocks({3}), 1), Promise::rank_order), std::nullopt);
+}
+
 // Rank 0, whose messages are counted, is alone on its node: others of a node take no receives.
 TEST(ZeroCopy, no_more_messages_are_on_their_way_than_the_plans_say) {
   for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{5}, std::uint16_t{40}})
     for (const NodeOf& node_of :
          {in_blocks({1, 1}), in_blocks({1, 2}), in_blocks({1, 3, 2}), in_blocks({1, 1, 1, 1})}) {
       EXPECT_LE(test::most_on_their_way(allgathers(node_of, pieces), calls), pieces + 2u);
+      if (node_count_of(node_of, 0) < node_of.size()) {
+        EXPECT_LE(test::most_on_their_way(allreduces(node_of, pieces), calls), 2u * pieces);
+      }
       const auto last = static_cast<std::uint32_t>(node_of.size() - 1);
       EXPECT_LE(
           test::most_on_their_way(broadcasts(node_of, Rank{last}, chain(last), pieces), calls),
@@ -192,6 +244,38 @@ TEST(ZeroCopy, what_is_sent_is_awaited_at_its_end) {
   const std::vector<Plan> gathered = without(allgathers(node_of, 1), awaits_sent);
   EXPECT_NE(first_violation(gathered, Promise::gather), std::nullopt);
   EXPECT_NE(HappensBefore(gathered, calls, 2).race(), std::nullopt);
+}
+
+TEST(ZeroCopy, an_allreduce_that_leaves_something_out_is_seen) {
+  const NodeOf node_of = in_blocks({2, 2});
+  const auto race_without = [&](auto&& is_left_out) {
+    return HappensBefore(without(allreduces(node_of, 2), is_left_out), calls, 2).race();
+  };
+  EXPECT_NE(race_without(is_acknowledgement), std::nullopt);
+  EXPECT_NE(race_without(awaits_sent), std::nullopt);
+  // The result of the other rank is copied into what that rank may still read as a source.
+  EXPECT_NE(race_without([](const Step& step) {
+              return step.action == Action::await && step.by_reference && step.round > 0;
+            }),
+            std::nullopt);
+}
+
+TEST(ZeroCopy, what_grows_has_to_be_there) {
+  std::vector<Plan> plans = allreduces(in_blocks({3}), 1);
+  for (Step& step : plans[0].steps)
+    if (step.action == Action::combine) step.grows = true;
+  const std::string undefined = first_violation(plans, Promise::same_result).value_or("");
+  EXPECT_NE(undefined.find("combines into target, which is undefined"), std::string::npos)
+      << undefined;
+  plans = allreduces(in_blocks({3}), 1);
+  for (Step& step : plans[0].steps) step.grows = false;
+  const std::string lost = first_violation(plans, Promise::same_result).value_or("");
+  EXPECT_NE(lost.find("reads source after target was written"), std::string::npos) << lost;
+  plans = allreduces(in_blocks({3}), 1);
+  for (Step& step : plans[0].steps)
+    if (step.action == Action::copy) step.grows = true;
+  const std::string refused = first_violation(plans, Promise::same_result).value_or("");
+  EXPECT_NE(refused.find("grows in another way"), std::string::npos) << refused;
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
-// Promise: broadcasts and allgathers between nodes, of one rank or of several, leave from users'
-// registered buffers and land in them, if those of all ranks are: they give what others give, for
-// every shape of nodes, placement and root, in place and not, wherever the buffers lie in their
-// segments; payloads take no room in the arena; where one rank's buffer is not registered, the call
-// is an ordinary one; ranks that die, leave or time out do no harm.
+// Promise: broadcasts and allgathers between nodes, of one rank or of several, and allreduces of
+// ranks that share nodes, leave from users' registered buffers and land in them, if those of all
+// ranks are: they give what others give, for every shape of nodes, placement and root, in place and
+// not, wherever the buffers lie in their segments; payloads take no room in the arena; where one
+// rank's buffer is not registered, the call is an ordinary one; ranks that die, leave or time out
+// do no harm.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -178,14 +180,137 @@ TEST(ZeroCopy, allgathers_give_what_others_give) {
     }
 }
 
+bool is_sum(std::span<const std::uint64_t> result, std::uint32_t rank_count, std::uint64_t call) {
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    std::uint64_t expected = 0;
+    for (std::uint32_t rank = 0; rank < rank_count; ++rank) expected += contribution(rank, call, i);
+    if (result[i] != expected) return false;
+  }
+  return true;
+}
+
+/// Not commutative in a sum of doubles: bits tell whether ranks agree.
+double share_of(std::uint32_t rank, std::uint64_t call, std::size_t i) {
+  return 1.0 / static_cast<double>(3 + rank + call + i % 1001);
+}
+
+std::uint64_t added(std::uint64_t left, std::uint64_t right) {
+  return left + right;
+}
+
+/// Sources lie in the target, beside it, or elsewhere in a segment.  What was given is written over
+/// at once.
+int call_allreduces(Exchange& exchange, const Nodes& nodes, std::size_t elements,
+                    const Reduction& reduction) {
+  Context context(options_for(exchange, nodes, 32u << 20));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank()), count = ranks.rank_count();
+  const Segment segment = ranks.allocate((3 * elements + 128) * sizeof(std::uint64_t));
+  const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
+  std::fill(all.begin(), all.end(), untouched);
+  const std::span<std::uint64_t> target = all.subspan(1 + 3 * self, elements);
+  const std::span<std::uint64_t> apart = all.subspan(elements + 64, elements);
+  const std::span<std::uint64_t> third = all.subspan(2 * elements + 90, elements);
+  Operation operation = allreduce(ranks, {.source = apart.data(),
+                                          .target = target.data(),
+                                          .element_count = elements,
+                                          .reduction = reduction});
+  if (operation.algorithm() != "lanes_zero_copy") return 1;
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    const std::span<std::uint64_t> given = call % 3 == 0 ? apart : call % 3 == 1 ? target : third;
+    contribute(given, self, call);
+    pause(random);
+    if (operation.start(given.data(), target.data()) != Status::ok) return 2;
+    if (operation.wait(20s) != Status::ok) return 3;
+    if (!is_sum(target, count, call)) return 4;
+    if (all[3 * self] != untouched || all[1 + 3 * self + elements] != untouched) return 5;
+    std::fill(given.begin(), given.end(), call);
+    std::fill(target.begin(), target.end(), call);
+  }
+  return 0;
+}
+
+TEST(ZeroCopy, allreduces_give_what_others_give) {
+  const std::vector<Nodes> shapes =
+      test::all_or_few<Nodes>(test::all_or_sanitized<Nodes>({{2, {2}},
+                                                             {3, {3}},
+                                                             {5, {5}},
+                                                             {3, {2, 1}},
+                                                             {3, {1, 2}},
+                                                             {4, {2}},
+                                                             {4, {2}, Placement::cyclic},
+                                                             {5, {2, 3}},
+                                                             {5, {1, 2}},
+                                                             {6, {3}, Placement::cyclic}},
+                                                            {{3, {3}}, {5, {1, 2}}}),
+                              {{2, {2}}, {4, {2}}});
+  for (const Nodes& nodes : shapes) {
+    const std::size_t elements = nodes.rank_count % 2 == 0 ? 131'072 : 200'003;
+    const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
+      return call_allreduces(exchange, nodes, elements,
+                             built_in_reduction(BuiltIn::sum, ElementType::uint64));
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count))
+        << nodes.text() << ", " << elements << " elements";
+  }
+}
+
+// Such an operator has no function that combines into a third place.
+TEST(ZeroCopy, allreduces_with_a_users_operator_give_what_others_give) {
+  const auto results = launch({.rank_count = 3}, [](Exchange& exchange) {
+    return call_allreduces(exchange, {3, {3}}, 200'003,
+                           elementwise<std::uint64_t, added>({.commutative = true}));
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+// Where the order of operands shows, all ranks get the same bits, those of the call before.
+TEST(ZeroCopy, allreduces_agree_in_all_bits) {
+  for (const Nodes& nodes : {Nodes{3, {3}}, Nodes{4, {2}}}) {
+    const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
+      Context context(options_for(exchange, nodes, 32u << 20));
+      Communicator ranks(context, exchange);
+      constexpr std::size_t elements = 150'001;
+      const std::uint32_t self = index_of(ranks.rank());
+      const Segment segment = ranks.allocate(2 * elements * sizeof(double));
+      const Segment check = ranks.allocate(2 * elements * sizeof(double));
+      const std::span<double> from = segment.as<double>().first(elements);
+      const std::span<double> into = segment.as<double>().last(elements);
+      Operation operation = allreduce<double>(ranks, std::span<const double>(from), into, sum);
+      if (operation.algorithm() != "lanes_zero_copy") return 1;
+      for (std::uint64_t call = 0; call < 3; ++call) {
+        for (std::size_t i = 0; i < elements; ++i) from[i] = share_of(self, call, i);
+        if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+        const std::span<double> first = check.as<double>().first(elements);
+        const std::span<double> other = check.as<double>().last(elements);
+        std::copy(into.begin(), into.end(), first.begin());
+        if (self == 0) std::copy(into.begin(), into.end(), other.begin());
+        Operation tell = broadcast<double>(ranks, other, Rank{0});
+        if (tell.start() != Status::ok || tell.wait(20s) != Status::ok) return 3;
+        if (!std::equal(first.begin(), first.end(), other.begin())) return 4;
+        for (std::size_t i = 0; i < elements; ++i) {
+          double expected = 0;
+          for (std::uint32_t rank = 0; rank < ranks.rank_count(); ++rank)
+            expected += share_of(rank, call, i);
+          if (std::abs(first[i] - expected) > 1e-15 * ranks.rank_count()) return 5;
+        }
+      }
+      return 0;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count)) << nodes.text();
+  }
+}
+
 // ---- When it is taken ---------------------------------------------------------------------------
 
 constexpr std::size_t elements_of_most = 131'072;
 
-/// Makes both operations, with the buffers of rank `without` in no segment, and calls them once.
-int call_both(Exchange& exchange, const Nodes& nodes, bool registered, std::uint32_t without,
-              bool is_expected) {
-  ContextOptions options = options_for(exchange, nodes);
+/// Makes a broadcast, an allgather and an allreduce, with the buffers of rank `without` in no
+/// segment, and calls them once.
+int call_all(Exchange& exchange, const Nodes& nodes, bool registered, std::uint32_t without,
+             bool is_expected) {
+  ContextOptions options = options_for(exchange, nodes, 32u << 20);
   options.register_buffers = registered;
   Context context(options);
   Communicator ranks(context, exchange);
@@ -201,10 +326,18 @@ int call_both(Exchange& exchange, const Nodes& nodes, bool registered, std::uint
   Operation gather = allgather(ranks, {.source = source.data(),
                                        .target = target.data(),
                                        .bytes = elements * sizeof(std::uint64_t)});
+  const bool shares_nodes = nodes.ranks_per_node != std::vector<std::uint32_t>{1};
+  Operation add = allreduce<std::uint64_t>(ranks, std::span<const std::uint64_t>(buffer),
+                                           target.first(elements), sum);
   if (is_zero_copy(give) != is_expected || is_zero_copy(gather) != is_expected) return 1;
+  // Ranks that share nodes combine what is in segments alone.
+  if (shares_nodes && is_zero_copy(add) != (is_expected && !registered)) return 6;
   contribute(source, self, 1);
   if (self == 1) contribute(buffer, self, 2);
   if (give.start() != Status::ok || give.wait(20s) != Status::ok) return 2;
+  if (add.start() != Status::ok || add.wait(20s) != Status::ok) return 7;
+  for (std::size_t i = 0; i < elements; ++i)
+    if (target[i] != count * contribution(1, 2, i)) return 8;
   if (gather.start() != Status::ok || gather.wait(20s) != Status::ok) return 3;
   for (std::uint32_t rank = 0; rank < count; ++rank)
     if (!is_of(target.subspan(rank * elements, elements), rank, 1)) return 4;
@@ -214,7 +347,7 @@ int call_both(Exchange& exchange, const Nodes& nodes, bool registered, std::uint
 TEST(ZeroCopy, one_rank_without_makes_it_an_ordinary_call) {
   for (const std::uint32_t without : {0u, 3u}) {
     const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
-      return call_both(exchange, {4, {2}}, false, without, false);
+      return call_all(exchange, {4, {2}}, false, without, false);
     });
     EXPECT_EQ(codes_of(results), std::vector<int>(4)) << without;
   }
@@ -222,7 +355,7 @@ TEST(ZeroCopy, one_rank_without_makes_it_an_ordinary_call) {
 
 TEST(ZeroCopy, registered_buffers_serve_between_nodes_of_one_rank) {
   const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
-    return call_both(exchange, {3, {1}}, true, 2, true);
+    return call_all(exchange, {3, {1}}, true, 2, true);
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
@@ -230,8 +363,8 @@ TEST(ZeroCopy, registered_buffers_serve_between_nodes_of_one_rank) {
 /// Where the ranks of a node may read each other's memory, which is not known here.
 TEST(ZeroCopy, registered_buffers_give_the_same_where_ranks_share_nodes) {
   const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
-    const int code = call_both(exchange, {4, {2}}, true, 2, true);
-    return code == 1 ? call_both(exchange, {4, {2}}, true, 2, false) : code;
+    const int code = call_all(exchange, {4, {2}}, true, 2, true);
+    return code == 1 ? call_all(exchange, {4, {2}}, true, 2, false) : code;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
@@ -286,16 +419,33 @@ TEST(ZeroCopy, a_call_that_has_timed_out_goes_on) {
 
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
 
-int outlive(Exchange& exchange, bool gathers) {
+enum class Kind { broadcast, allgather, allreduce };
+constexpr auto every_kind = {Kind::broadcast, Kind::allgather, Kind::allreduce};
+constexpr std::size_t bytes_of_kind = 300'000;
+
+/// With buffers of four such blocks each in the segment, and a source of one.
+Operation make(Kind kind, Communicator& ranks, const Segment& segment,
+               const std::vector<std::byte>& source) {
+  constexpr std::size_t bytes = bytes_of_kind;
+  switch (kind) {
+    case Kind::broadcast:
+      return broadcast(ranks, {.buffer = segment.data(), .bytes = 4 * bytes, .root = Rank{3}});
+    case Kind::allgather:
+      return allgather(ranks, {.source = source.data(), .target = segment.data(), .bytes = bytes});
+    case Kind::allreduce:
+      break;
+  }
+  const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
+  return allreduce<std::uint64_t>(ranks, std::span<const std::uint64_t>(all.first(bytes / 2)),
+                                  all.subspan(bytes / 2, bytes / 2), sum);
+}
+
+int outlive(Exchange& exchange, Kind kind) {
   Context context(options_for(exchange, {4, {2}}));
   Communicator ranks(context, exchange);
-  constexpr std::size_t bytes = 300'000;
-  const Segment segment = ranks.allocate(4 * bytes);
-  std::vector<std::byte> source(bytes);
-  Operation operation =
-      gathers
-          ? allgather(ranks, {.source = source.data(), .target = segment.data(), .bytes = bytes})
-          : broadcast(ranks, {.buffer = segment.data(), .bytes = 4 * bytes, .root = Rank{3}});
+  const Segment segment = ranks.allocate(8 * bytes_of_kind);
+  std::vector<std::byte> source(bytes_of_kind);
+  Operation operation = make(kind, ranks, segment, source);
   if (!is_zero_copy(operation)) return 1;
   std::mt19937 random(static_cast<unsigned>(::getpid()));
   const int last = 3 + static_cast<int>(random() % 20);
@@ -314,32 +464,29 @@ int outlive(Exchange& exchange, bool gathers) {
 
 TEST(ZeroCopy, others_hear_of_a_rank_that_dies) {
   for (std::uint32_t run = 0; run < test::times(3); ++run)
-    for (const bool gathers : {false, true}) {
-      const auto results = run_local(
-          {.rank_count = 4}, [&](Exchange& exchange) { return outlive(exchange, gathers); });
-      EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0, 0})) << gathers;
+    for (const Kind kind : every_kind) {
+      const auto results =
+          run_local({.rank_count = 4}, [&](Exchange& exchange) { return outlive(exchange, kind); });
+      EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0, 0}))
+          << static_cast<int>(kind);
     }
 }
 
 // The others have all they need of a rank that has left after the last call.
 TEST(ZeroCopy, one_may_leave_after_the_last_call) {
   for (std::uint32_t run = 0; run < test::times(3); ++run)
-    for (const bool gathers : {false, true}) {
+    for (const Kind kind : every_kind) {
       const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
         Context context(options_for(exchange, {4, {2}}));
         Communicator ranks(context, exchange);
-        constexpr std::size_t bytes = 300'000;
-        const Segment segment = ranks.allocate(4 * bytes);
-        std::vector<std::byte> source(bytes);
-        Operation operation =
-            gathers ? allgather(ranks,
-                                {.source = source.data(), .target = segment.data(), .bytes = bytes})
-                    : broadcast(ranks, {.buffer = segment.data(), .bytes = 4 * bytes});
+        const Segment segment = ranks.allocate(8 * bytes_of_kind);
+        std::vector<std::byte> source(bytes_of_kind);
+        Operation operation = make(kind, ranks, segment, source);
         for (int call = 0; call < 3; ++call)
           if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 1;
         return 0;
       });
-      EXPECT_EQ(codes_of(results), std::vector<int>(4)) << gathers;
+      EXPECT_EQ(codes_of(results), std::vector<int>(4)) << static_cast<int>(kind);
     }
 }
 
@@ -372,6 +519,22 @@ TEST(ZeroCopy, misuse_ends_the_program) {
         run_local({.rank_count = 2}, [&](Exchange& exchange) { return misuse(exchange, which); });
     EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0})) << static_cast<int>(which);
   }
+}
+
+// Ranks of its node would read what they do not know.
+TEST(ZeroCopy, a_source_outside_that_a_node_reads_ends_the_program) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_for(exchange, {2, {2}}));
+    Communicator ranks(context, exchange);
+    const Segment segment = ranks.allocate(8 * bytes_of_kind);
+    std::vector<std::byte> outside(4 * bytes_of_kind);
+    Operation operation = make(Kind::allreduce, ranks, segment, outside);
+    if (!is_zero_copy(operation)) return 1;
+    if (ranks.rank() == Rank{1}) return 0;
+    (void)operation.start(outside.data(), segment.as<std::byte>().data() + 4 * bytes_of_kind);
+    return 2;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0}));
 }
 
 #endif

@@ -5,8 +5,10 @@
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
+#include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "simulated_run.hpp"
+#include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 #include "tune/choose.hpp"
 
@@ -121,6 +123,41 @@ TEST(Chunks, reduces_by_single_copy_are_right) {
             EXPECT_EQ(result, job.expected(2, 1, i)) << elements << " elements, root " << root;
           }
         }
+}
+
+// Contributions are read where they are, and combined with the source or with what has grown of it.
+TEST(Chunks, of_lanes_by_reference_give_what_others_give) {
+  const test::Job job = test::sum_job();
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{2}, {4}, {2, 2}, {3, 1}, {1, 3, 2}, {3, 3, 3}})
+    for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{3}})
+      for (const bool in_place : {false, true}) {
+        const test::NodeOf node_of = test::in_blocks(sizes);
+        const plan::ZeroCopyLanes shape{.rank_count = static_cast<std::uint32_t>(node_of.size()),
+                                        .node_of = node_of,
+                                        .pieces = pieces};
+        const std::size_t elements = plan::zero_copy_parts(shape) * 2 + 1;
+        std::vector<plan::Plan> plans;
+        std::vector<Bytes> sources;
+        for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank) {
+          plans.push_back(plan::zero_copy_allreduce(Rank{rank}, shape));
+          sources.push_back(inputs_of(rank, elements));
+        }
+        const std::vector<Bytes> targets = simulation::simulate(plans,
+                                                                {.reduction = job.reduction,
+                                                                 .element_count = elements,
+                                                                 .chunk_count = 1,
+                                                                 .in_place = in_place,
+                                                                 .seed = elements + 2},
+                                                                sources);
+        for (const Bytes& target : targets)
+          for (std::size_t i = 0; i < elements; ++i) {
+            std::uint64_t result = 0;
+            std::memcpy(&result, target.data() + 8 * i, 8);
+            ASSERT_EQ(result, job.expected(shape.rank_count, 1, i))
+                << sizes.size() << " nodes, " << pieces << " pieces, element " << i;
+          }
+      }
 }
 
 TEST(Chunks, are_as_even_as_can_be_and_none_is_longer_than_its_like_of_the_first) {

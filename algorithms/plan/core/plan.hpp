@@ -22,7 +22,8 @@
 // By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
 // its peer where the source or target lies, and a copy by reference reads the payload there.  A
 // combine by reference does not read `into`: into = referenced payload o source, for operators that
-// commute.  Until the reader has acknowledged, the sender neither writes there nor completes.
+// commute; unless it `grows`: into = referenced payload o into.  Until the reader has acknowledged,
+// the sender neither writes there nor completes.
 //
 // Zero copy.  Where the buffers of all ranks are registered memory, a put may send from source or
 // target, and a put `into target` lands in the same part of the peer's target: its slot gets the
@@ -113,6 +114,7 @@ struct Step {
   std::uint16_t slot = 0;      // the peer's for a put, this rank's for an await or await_credit
   std::uint16_t part = 0;      // which part of the user's payload
   bool by_reference = false;   // put, await, copy or combine from a slot; one payload
+  bool grows = false;          // combine by reference: of `into`, instead of the source
   bool into_target = false;    // put or await; see "Zero copy" and "Shared target"
   bool forwards = false;       // put: sends a block that has come from another rank
   std::uint32_t round = 0;     // for people: counted from 0
@@ -199,10 +201,11 @@ inline bool exposes_target(const Plan& plan) noexcept {
   });
 }
 
-/// Whether the network reads the source of a zero-copy plan.
+/// Whether the network, or a peer, reads the source of a zero-copy plan.
 inline bool exposes_source(const Plan& plan) noexcept {
-  return std::any_of(plan.steps.begin(), plan.steps.end(),
-                     [](const Step& step) { return sends_from(step, Place::source); });
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
+    return step.action == Action::put && step.payloads > 0 && step.from.place == Place::source;
+  });
 }
 
 /// Whether the source has to be the target that the ranks of a node share.

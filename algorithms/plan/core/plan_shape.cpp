@@ -119,6 +119,8 @@ class ShapeCheck {
         if (step.by_reference && (step.action == Action::take_out ||
                                   step.from.place != Place::slot || step.payloads > 1))
           return "reads by reference in another way than by a copy or combine from a slot";
+        if (step.grows && !(step.by_reference && step.action == Action::combine))
+          return "grows in another way than by a combine by reference";
         if (Violation violation = range_violation(plan, step.into, width_of(step)))
           return violation;
         return range_violation(plan, step.from, width_of(step));

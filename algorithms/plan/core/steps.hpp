@@ -135,6 +135,12 @@ class StepWriter {
     plan_.steps.back().peer = peer;
   }
 
+  /// into = the payload that the peer's reference in `slot` leads to o into.
+  void grow_by_referenced(Rank peer, std::uint16_t slot, Register into) {
+    combine_referenced(peer, slot, into);
+    plan_.steps.back().grows = true;
+  }
+
   void await(Rank peer, std::uint16_t slot, std::uint16_t payloads) {
     check_message(peer, slot, payloads);
     append({.action = Action::await, .payloads = payloads, .slot = slot, .peer = peer});

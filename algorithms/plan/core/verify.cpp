@@ -251,8 +251,10 @@ class Run {
     if (is_last && from.part != step.part) return other_part(source, from, step);
     if (step.by_reference && step.action == Action::combine) {
       if (is_ordered()) return "combines by reference, in either order";
-      if (state.target_written[step.part]) return "reads source after target was written";
-      into = state.sources[step.part];
+      if (!step.grows) {
+        if (state.target_written[step.part]) return "reads source after target was written";
+        into = state.sources[step.part];
+      }
     }
     if (step.action != Action::copy) {
       if (!into.defined()) return "combines into " + name_of(destination) + ", which is undefined";

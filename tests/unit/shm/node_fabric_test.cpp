@@ -116,6 +116,12 @@ TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
   EXPECT_EQ(error_of(address + 256, 0), 0);
   EXPECT_NE(error_of(address + 100, 157), 0);
   EXPECT_NE(error_of(address - 1, 10), 0);
+  // What combines without a copy reads the same.
+  NodeChannel channel(0, 1);
+  channel.read_from(0, {.mapping = mapping, .address = address, .withdrawn = &withdrawn});
+  EXPECT_EQ(channel.mapped(0, address + 100, 156), mapping.data() + 100);
+  EXPECT_EQ(channel.mapped(0, address + 100, 157), nullptr);
+  EXPECT_EQ(channel.mapped(0, address - 1, 10), nullptr);
 }
 
 TEST(NodeFabric, what_was_withdrawn_is_not_read_any_more) {
@@ -125,7 +131,10 @@ TEST(NodeFabric, what_was_withdrawn_is_not_read_any_more) {
   channel.read_from(0, {.mapping = mapping, .address = 4096, .withdrawn = &withdrawn});
   std::array<std::byte, 64> into{};
   EXPECT_EQ(channel.read(0, 4096, into.data(), into.size()), 0);
+  EXPECT_EQ(channel.was_lent(0), 0);
   withdraw(&withdrawn);
+  EXPECT_EQ(channel.was_lent(0), ECANCELED);
+  EXPECT_EQ(channel.mapped(0, 4096, 64), nullptr);
   EXPECT_EQ(channel.read(0, 4096, into.data(), into.size()), ECANCELED);
   EXPECT_EQ(channel.read_error(), ECANCELED);
 }

@@ -17,6 +17,7 @@
 #include "runtime/settings.hpp"
 #include "tune/chunks.hpp"
 #include "tune/hierarchy.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -536,6 +537,68 @@ TEST(Selection, registered_buffers_are_written_by_peers_where_that_is_worth_it) 
                                   .reduction = {.element_bytes = 1}};
     const Topology by_turns{.rank_count = 4, .node_of = nodes_of(2, 2), .shares_cpus = true};
     EXPECT_EQ(may_be_zero_copy(asked, by_turns), bytes == 1u << 20);
+  }
+}
+
+TEST(Selection, ranks_that_share_nodes_combine_in_segments_where_that_is_worth_it) {
+  CollectiveRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  const auto may_be = [&](std::vector<Node> nodes, std::size_t bytes = 1u << 20,
+                          std::uint32_t partners_max = UINT32_MAX) {
+    asked.element_count = bytes / 8;
+    asked.partners_max = partners_max;
+    return may_be_zero_copy(
+        asked, {.rank_count = static_cast<std::uint32_t>(nodes.size()), .node_of = nodes});
+  };
+  EXPECT_TRUE(may_be(nodes_of(1, 2)));
+  EXPECT_FALSE(may_be(nodes_of(1, 2), (1u << 20) - 8)) << "small";
+  EXPECT_TRUE(may_be(nodes_of(1, 32)));
+  EXPECT_TRUE(may_be(nodes_of(1, 2), 1u << 30));
+  EXPECT_FALSE(may_be(nodes_of(1, 2), std::size_t{1} << 40)) << "parts longer than a message";
+  EXPECT_TRUE(may_be(nodes_of(2, 2)));
+  EXPECT_FALSE(may_be(nodes_of(2, 2), 9u << 20)) << "no room for what goes across";
+  EXPECT_TRUE(may_be(nodes_of(2, 8), 9u << 20));
+  EXPECT_FALSE(may_be(nodes_of(2, 8))) << "too few pieces";
+  EXPECT_TRUE(may_be(nodes_of(9, 2), 4u << 20));
+  EXPECT_FALSE(may_be(nodes_of(9, 2), 4u << 20, 7)) << "connections";
+  EXPECT_FALSE(may_be(nodes_of(10, 2), 4u << 20)) << "many nodes";
+  EXPECT_TRUE(may_be({Node{0}, Node{0}, Node{1}}));
+  EXPECT_FALSE(may_be({Node{0}, Node{0}, Node{0}, Node{1}})) << "one lane for three ranks";
+  asked.across = Across::lanes;
+  EXPECT_FALSE(may_be(nodes_of(1, 2)));
+  asked.across = Across::automatic;
+  asked.algorithm = Algorithm::ring;
+  EXPECT_FALSE(may_be(nodes_of(1, 2)));
+  asked.algorithm = Algorithm::automatic;
+  asked.agreement = Agreement::reproducible;
+  EXPECT_FALSE(may_be(nodes_of(1, 2)));
+  asked.reduction = request(BuiltIn::sum, ElementType::int64, Agreement::reproducible).reduction;
+  EXPECT_TRUE(may_be(nodes_of(1, 2)));
+  asked.reduction.properties.commutative = false;
+  EXPECT_FALSE(may_be(nodes_of(1, 2)));
+}
+
+TEST(Selection, ranks_that_share_nodes_have_one_chunk_in_segments_and_nothing_else_to_choose) {
+  for (const auto& [node_count, ranks_per_node] :
+       {std::pair{1u, 2u}, {1u, 5u}, {2u, 2u}, {3u, 4u}}) {
+    const std::vector<Node> nodes = nodes_of(node_count, ranks_per_node);
+    CollectiveRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+    asked.element_count = (4u << 20) / 8;
+    const Topology topology{.rank_count = static_cast<std::uint32_t>(nodes.size()),
+                            .node_of = nodes};
+    EXPECT_NE(choose(asked, topology, fdr).row().name, std::string("lanes_zero_copy"));
+    asked.zero_copy = true;
+    const Choice choice = choose(asked, topology, fdr);
+    EXPECT_EQ(choice.name(), "lanes_zero_copy");
+    const plan::Plan plan = choice.first_plan();
+    for (const std::size_t chunk_bytes : {std::size_t{0}, std::size_t{4096}})
+      EXPECT_EQ(
+          chunk_count(asked.element_count, 8, plan.parts, chunk_bytes_for(plan, true, chunk_bytes)),
+          1u);
+    // Both of the network and of the memory, the price counts what the recurrence counts.
+    const plan::Picoseconds time =
+        plan_time({asked, topology, fdr}, [&](Rank self) { return choice.plan(self); });
+    EXPECT_LT(time, choice.cost() * 5 / 4) << node_count;
+    EXPECT_GT(time, choice.cost() / 2) << node_count;
   }
 }
 

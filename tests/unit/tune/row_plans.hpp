@@ -48,7 +48,8 @@ inline std::vector<CollectiveRequest> requests_for(const Row& row, std::uint32_t
         }
         requests.push_back(std::move(request));
       }
-  if (row.collective != Collective::broadcast && row.collective != Collective::allgather)
+  if (row.collective != Collective::broadcast && row.collective != Collective::allgather &&
+      !row.is_in_place)
     return requests;
   CollectiveRequest request = requests.front();
   request.element_count = (1u << 20) / 8;
