@@ -272,7 +272,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   for (const auto& [price, rival] : prices) {
     if (followed.size() == followed_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
-    std::size_t more = messages_followed(query, *rival->row, first);
+    std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
     if (more <= budget) more *= each;
     if (more > budget - messages && !goes_on) break;
     if (more <= budget - messages) {
@@ -286,8 +286,8 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   for (std::size_t i = 0; i < considered; ++i) prices[i].second->is_finalist = true;
   for (const std::size_t i : followed) {
     Choice::Rival& rival = *prices[i].second;
-    rival.time = priced_plan_time(
-        query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
+    rival.time = followed_time(query, *rival.row, rival.variant,
+                               rival.row->build(query, rival.variant, Rank{0}));
     prices[i].first = weighed(choice, rival);
   }
   std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(considered),
@@ -656,8 +656,9 @@ plan::Picoseconds Choice::predicted() const {
   if (row_->cost == nullptr) return 0;
   if (time_) return *time_;
   // A choice by name was compared with nothing; among others it might be followed.
-  if (follows_alone_ && messages_followed(query(), *row_, first_plan()) <= messages_followed_max)
-    return priced_plan_time(query(), [&](Rank self) { return plan(self); });
+  if (follows_alone_ &&
+      messages_followed(query(), *row_, variant_, first_plan()) <= messages_followed_max)
+    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
   return cost();
 }
 

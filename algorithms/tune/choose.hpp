@@ -28,6 +28,8 @@ class Choice {
   /// where it has no price.
   plan::Picoseconds predicted() const;
 
+  /// What it is for.  Lives as long as the choice.
+  Query query() const noexcept { return {request_, topology_, network_}; }
   plan::Plan plan(Rank self) const;
   /// plan(Rank{0}), which prices look at again and again.
   const plan::Plan& first_plan() const;
@@ -56,7 +58,6 @@ class Choice {
     bool is_finalist = false;                    // one of the few that these decided between
   };
 
-  Query query() const noexcept { return {request_, topology_, network_}; }
   plan::Picoseconds price_of(const Rival& rival) const;
   /// Each that was considered and has no reason against it, with its price: the cheapest first,
   /// but the finalists before all others, as the choice was between them.
