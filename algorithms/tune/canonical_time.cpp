@@ -16,9 +16,9 @@ using plan::Picoseconds;
 constexpr std::uint32_t ranks_followed = 32;
 
 /// The ranks of one node.  What they send to others tells when others send to them.
-class Node {
+class FollowedNode {
  public:
-  Node(const CanonicalShape& shape, const plan::Network& network, std::uint32_t number)
+  FollowedNode(const CanonicalShape& shape, const plan::Network& network, std::uint32_t number)
       : shape_(shape),
         network_(network),
         tree_(shape.rank_count),
@@ -203,7 +203,8 @@ Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& pe
       std::min(nodes, (ranks_followed + shape.ranks_per_node - 1) / shape.ranks_per_node);
   Picoseconds longest = 0;
   for (std::uint32_t i = 0; i < followed; ++i) {
-    Node node(shape, network, static_cast<std::uint32_t>(std::uint64_t{i} * nodes / followed));
+    FollowedNode node(shape, network,
+                      static_cast<std::uint32_t>(std::uint64_t{i} * nodes / followed));
     for (std::size_t index = 0; index < rounds.size(); ++index)
       node.go_through(rounds[index],
                       index + 1 == rounds.size() ? shape.rank_count : rounds[index + 1].length);

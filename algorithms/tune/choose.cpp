@@ -266,7 +266,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   // Where prices are near the events, those with too many of these are compared by price.
   const bool goes_on = has_canonical_time(query);
   // Plans along the canonical tree take longer to be made.
-  const std::size_t each = goes_on && topology_.rank_count > 64 ? 2 : 1;
+  const std::size_t each = goes_on && topology_.rank_count > 32 ? 2 : 1;
   std::size_t messages = 0, considered = 0;
   std::vector<std::size_t> followed;
   for (const auto& [price, rival] : prices) {

@@ -67,7 +67,7 @@ plan::Picoseconds time_of(const Query& query, std::size_t element_count,
                         call_of(query, element_count));
 }
 
-/// The same of the ranks of one node, for those of all others.
+/// What the ranks of one node take, which stand for those of all others.
 plan::Picoseconds priced_node_time(const Query& query,
                                    const std::function<plan::Plan(Rank)>& plan_of) {
   const Topology& topology = query.topology;
