@@ -19,6 +19,7 @@
 #include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "tune/asked_per_round.hpp"
+#include "tune/canonical_time.hpp"
 #include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/prices.hpp"
@@ -118,6 +119,30 @@ std::vector<Variant> covering_variants(const Query& query) {
   return {{.per_round = cheapest_vector(rank_count, partners_max_of(query), Prices(query))}};
 }
 
+}  // namespace
+
+bool has_canonical_time(const Query& query) {
+  // Among more, there are many vectors to choose from, or many messages of a node to follow.
+  constexpr std::uint32_t ranks_max = 1024, ranks_per_node_max = 64;
+  const Topology& topology = query.topology;
+  return query.request.collective == Collective::allreduce &&
+         is_reproducible_in_bits(query.request) && !topology.is_one_node() &&
+         !topology.shares_cpus && topology.rank_count <= ranks_max &&
+         topology.largest_node() <= ranks_per_node_max && topology.has_equal_nodes() &&
+         (!topology.has_shared_nodes() || topology.has_runs()) &&
+         query.network.between.ranks_at_port == 1;
+}
+
+namespace {
+
+Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& variant) {
+  if (!has_canonical_time(query)) return cost_of_rounds<CanonicalPrices>(query, variant);
+  return canonical_time({.rank_count = query.topology.rank_count,
+                         .ranks_per_node = query.topology.largest_node(),
+                         .bytes = price_bytes(query)},
+                        variant.per_round, query.network);
+}
+
 /// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
 /// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
 /// whose ranks send at the same time.
@@ -127,11 +152,13 @@ std::vector<Variant> canonical_variants(const Query& query) {
       query.topology.shares_cpus)
     return variants;
   const std::uint32_t rank_count = query.topology.rank_count;
-  const auto add = [&](const RoundPrice& price) {
-    Variant variant{.per_round = cheapest_vector(rank_count, partners_max_of(query), price)};
+  const auto add_vector = [&](plan::PerRound vector) {
     if (std::none_of(variants.begin(), variants.end(),
-                     [&](const Variant& other) { return other.per_round == variant.per_round; }))
-      variants.push_back(std::move(variant));
+                     [&](const Variant& other) { return other.per_round == vector; }))
+      variants.push_back({.per_round = std::move(vector)});
+  };
+  const auto add = [&](const RoundPrice& price) {
+    add_vector(cheapest_vector(rank_count, partners_max_of(query), price));
   };
   const BlocksMax blocks_max(rank_count);
   const RoundPrices prices(query);
@@ -156,6 +183,13 @@ std::vector<Variant> canonical_variants(const Query& query) {
         return round.messages > largest ? never
                                         : prices.ahead(round, blocks_max.of(round.length), bytes);
       });
+  }
+  if (has_canonical_time(query)) {
+    const std::uint32_t messages_max = messages_max_of(rank_count, partners_max_of(query));
+    for (std::uint32_t n = 1; n <= 7; ++n) {
+      plan::PerRound vector = plan::uniform(rank_count, n);
+      if (n * vector.size() <= messages_max) add_vector(std::move(vector));
+    }
   }
   return variants;
 }
@@ -414,6 +448,22 @@ Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& r
   return cost - until_next(0, false) + round_cost(network, runs.front(), 1, part, false);
 }
 
+/// What payloads of a few KiB take by the recurrence, in twentieths of their runs, as counted for
+/// 33 to 520 ranks.  What waits for parts that others pass on is not in the runs; nor is what ranks
+/// carry for other cubes, which are fewer the smaller the last cube is.
+Picoseconds twentieths_of_halving(const Topology& topology) {
+  const std::uint32_t rank_count = topology.rank_count;
+  const auto width = static_cast<int>(std::bit_width(rank_count));
+  const int bits = std::max(width - 1, 5);
+  const int smaller = width - 1 - std::countr_zero(rank_count);  // the last cube than the first
+  const std::uint32_t ranks_per_node = topology.largest_node();
+  if (ranks_per_node == 1) return 28 + 12 * (bits - 5);
+  if (ranks_per_node < 4) return 25 + 5 * (bits - 5);
+  if (ranks_per_node < 8)
+    return std::max(25, 20 + 3 * smaller + 3 * std::max(std::popcount(rank_count) - 2, 0));
+  return 24 + 4 * std::min(smaller, 6);
+}
+
 /// Halves go to the neighbour first, then twice as far, and so on.
 Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const Topology& topology = query.topology;
@@ -422,6 +472,7 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
       has_inside ? static_cast<std::size_t>(std::bit_width(topology.largest_node())) - 1 : 0;
   const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
   const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
+  if (has_canonical_time(query)) return cost / 20 * twentieths_of_halving(topology);
   // By the recurrence: what some ranks carry for others is not in the runs, nor what ranks of a
   // node wait for each other.
   const Picoseconds quarters = (std::has_single_bit(topology.rank_count) ? 0
@@ -619,7 +670,7 @@ constexpr Row table[] = {
      .algorithm = Algorithm::canonical_dissemination,
      .why_not_unasked = why_not_along_the_tree,
      .variants = canonical_variants,
-     .cost = cost_of_rounds<CanonicalPrices>,
+     .cost = cost_of_canonical_dissemination,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,

@@ -91,10 +91,13 @@ plan::PerRound vector_across(const Query& query) {
   const std::vector<std::size_t> blocks = blocks_of(query);
   const plan::LogGP share = share_of_blocks(query);
   const std::uint64_t bytes = priced_bytes(*std::max_element(blocks.begin(), blocks.end()));
-  // In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.
-  const auto partners = 3 * static_cast<std::uint32_t>(std::bit_width(node_count - 1));
+  // In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.  Ranks
+  // that share nodes have fewer partners each: their port sends for all of them, so that fewer
+  // rounds hardly pay.
+  const std::uint32_t times = query.topology.has_shared_nodes() ? 3 : 4;
+  const std::uint32_t few = times * static_cast<std::uint32_t>(std::bit_width(node_count - 1));
   return cheapest_vector(
-      node_count, std::min({query.request.partners_max, partners_unasked_max, partners}),
+      node_count, std::min({query.request.partners_max, partners_unasked_max, few}),
       [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
 }
 /// Where ranks share nodes, rounds may overlap with stores, which the price does not know: so few

@@ -255,7 +255,8 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
              : price;
 }
 
-/// Puts first what takes least by the events of its plans, of the few cheapest.
+/// Puts first what takes least by the events of its plans, of the few cheapest, among which the
+/// price of some may be compared.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 8;
   std::size_t own_budget = messages_followed_max;
@@ -264,24 +265,34 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   if (budget / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
-  std::size_t followed = 0, messages = 0;
+  // Where prices are near the events, those with too many of these are compared by price.
+  const bool goes_on = has_canonical_time(query);
+  // Plans along the canonical tree take longer to be made.
+  const std::size_t each = goes_on && topology_.rank_count > 32 ? 2 : 1;
+  std::size_t messages = 0, considered = 0;
+  std::vector<std::size_t> followed;
   for (const auto& [price, rival] : prices) {
-    if (followed == followed_max || price > most) break;
+    if (followed.size() == followed_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
-    const std::size_t more = messages_followed(query, *rival->row, first);
-    if (more > budget - messages) break;
-    messages += more;
-    ++followed;
+    std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
+    if (more <= budget) more *= each;
+    if (more > budget - messages && !goes_on) break;
+    if (more <= budget - messages) {
+      messages += more;
+      followed.push_back(considered);
+    }
+    ++considered;
   }
-  if (followed < 2) return;
+  if (considered < 2 || followed.empty()) return;
   budget -= messages;
-  for (std::size_t i = 0; i < followed; ++i) {
+  for (std::size_t i = 0; i < considered; ++i) prices[i].second->is_finalist = true;
+  for (const std::size_t i : followed) {
     Choice::Rival& rival = *prices[i].second;
-    rival.time = priced_plan_time(
-        query, [&](Rank self) { return rival.row->build(query, rival.variant, self); });
+    rival.time = followed_time(query, *rival.row, rival.variant,
+                               rival.row->build(query, rival.variant, Rank{0}));
     prices[i].first = weighed(choice, rival);
   }
-  std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(followed),
+  std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(considered),
                    [](const auto& left, const auto& right) { return left.first < right.first; });
 }
 
@@ -636,8 +647,8 @@ std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Choice::by_price
   if (priced.size() < 2) return priced;  // see take_cheapest()
   for (auto& [price, rival] : priced) price = price_of(*rival);
   std::stable_sort(priced.begin(), priced.end(), [](const auto& left, const auto& right) {
-    const bool is_followed = left.second->time.has_value();
-    if (is_followed != right.second->time.has_value()) return is_followed;
+    const bool is_finalist = left.second->is_finalist;
+    if (is_finalist != right.second->is_finalist) return is_finalist;
     return left.first < right.first;
   });
   return priced;
@@ -647,8 +658,9 @@ plan::Picoseconds Choice::predicted() const {
   if (row_->cost == nullptr) return 0;
   if (time_) return *time_;
   // A choice by name was compared with nothing; among others it might be followed.
-  if (follows_alone_ && messages_followed(query(), *row_, first_plan()) <= messages_followed_max)
-    return priced_plan_time(query(), [&](Rank self) { return plan(self); });
+  if (follows_alone_ &&
+      messages_followed(query(), *row_, variant_, first_plan()) <= messages_followed_max)
+    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
   return cost();
 }
 

@@ -28,6 +28,8 @@ class Choice {
   /// where it has no price.
   plan::Picoseconds predicted() const;
 
+  /// What it is for.  Lives as long as the choice.
+  Query query() const noexcept { return {request_, topology_, network_}; }
   plan::Plan plan(Rank self) const;
   /// plan(Rank{0}), which prices look at again and again.
   const plan::Plan& first_plan() const;
@@ -53,12 +55,12 @@ class Choice {
     std::string why_not;  // empty: it was priced
     std::int64_t factor = Corrections::one;
     std::optional<plan::Picoseconds> time = {};  // by the events of its plans, of few ranks
+    bool is_finalist = false;                    // one of the few that these decided between
   };
 
-  Query query() const noexcept { return {request_, topology_, network_}; }
   plan::Picoseconds price_of(const Rival& rival) const;
   /// Each that was considered and has no reason against it, with its price: the cheapest first,
-  /// but those whose events were followed before all others, as their choice was between them.
+  /// but the finalists before all others, as the choice was between them.
   std::vector<std::pair<plan::Picoseconds, const Rival*>> by_price() const;
   /// `asked`: by the user, which this choice's request differs from if it is made for another one.
   std::string explanation_for(const CollectiveRequest& asked) const;

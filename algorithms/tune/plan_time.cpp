@@ -1,10 +1,12 @@
 #include "tune/plan_time.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "plan/cost/in_chunks.hpp"
 #include "plan/cost/makespan.hpp"
+#include "tune/choose.hpp"
 #include "tune/chunks.hpp"
 #include "tune/prices.hpp"
 
@@ -44,9 +46,16 @@ std::uint64_t all_bytes(const CollectiveRequest& request, std::size_t element_co
   return std::min<std::uint64_t>(element_count * request.reduction.element_bytes, most) * blocks;
 }
 
+plan::Call call_of(const Query& query, std::size_t element_count) {
+  const CollectiveRequest& request = query.request;
+  return {.payload_bytes = all_bytes(request, element_count, query.topology.rank_count),
+          .element_bytes = std::max(request.reduction.element_bytes, 1u),
+          .order = takes_any_order(request) ? plan::CombineOrder::as_seen
+                                            : plan::CombineOrder::as_planned};
+}
+
 plan::Picoseconds time_of(const Query& query, std::size_t element_count,
                           const std::function<plan::Plan(Rank)>& plan_of) {
-  const CollectiveRequest& request = query.request;
   const std::uint32_t rank_count = query.topology.rank_count;
   std::vector<plan::Plan> plans;
   plans.reserve(rank_count);
@@ -55,10 +64,35 @@ plan::Picoseconds time_of(const Query& query, std::size_t element_count,
   if (chunks > 1)
     for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, chunks);
   return plan::makespan(plans, query.network, query.topology.node_of,
-                        {.payload_bytes = all_bytes(request, element_count, rank_count),
-                         .element_bytes = std::max(request.reduction.element_bytes, 1u),
-                         .order = takes_any_order(request) ? plan::CombineOrder::as_seen
-                                                           : plan::CombineOrder::as_planned});
+                        call_of(query, element_count));
+}
+
+/// What the ranks of one node take, which stand for those of all others.
+plan::Picoseconds priced_node_time(const Query& query,
+                                   const std::function<plan::Plan(Rank)>& plan_of) {
+  const Topology& topology = query.topology;
+  std::vector<plan::Plan> plans;
+  std::vector<std::uint32_t> places;
+  if (topology.has_shared_nodes()) {
+    const std::uint32_t ranks = topology.largest_node();
+    for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank) places.push_back(rank % ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) plans.push_back(plan_of(Rank{rank}));
+  } else {
+    plans.push_back(plan_of(Rank{0}));
+  }
+  return plan::makespan_of_node(plans, query.network, topology.node_of, places,
+                                call_of(query, priced_elements(query.request)));
+}
+
+/// Where few ranks are followed all the same, and where very many ranks would have plans that take
+/// long to be made, one node does not stand for all.
+bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
+                         const plan::Plan& first) {
+  constexpr std::uint32_t ranks_max = 1024;
+  constexpr std::size_t few = messages_followed_max / 8;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return rank_count <= ranks_max && std::size_t{first.slot_count} * rank_count > few &&
+         nodes_do_alike(query, row, variant, first);
 }
 
 }  // namespace
@@ -76,16 +110,45 @@ plan::Picoseconds priced_plan_time(const Query& query,
   return time_of(query, priced_elements(query.request), plan_of);
 }
 
-std::size_t messages_followed(const Query& query, const Row& row, const plan::Plan& plan) {
+bool nodes_do_alike(const Query& query, const Row& row, const Variant& variant,
+                    const plan::Plan& first) {
+  const Topology& topology = query.topology;
+  const bool has_rounds =
+      row.collective == Collective::allreduce || row.collective == Collective::barrier;
+  if (!has_rounds || topology.is_one_node() || !topology.has_equal_nodes() ||
+      (topology.has_shared_nodes() && !topology.has_runs()))
+    return false;
+  if (variant.turns > 0) return true;
+  // Halves are exchanged in pairs, so that no node stands where another one does.
+  if (!variant.across)
+    return first.all_alike && first.payloads == 1 && row.algorithm != Algorithm::canonical_halving;
+  const Choice& across = *variant.across;
+  return nodes_do_alike(across.query(), across.row(), across.variant(), across.first_plan());
+}
+
+std::optional<plan::Picoseconds> followed_time(const Query& query, const Row& row,
+                                               const Variant& variant, const plan::Plan& first) {
+  const auto plan_of = [&](Rank self) { return row.build(query, variant, self); };
+  if (!is_followed_by_node(query, row, variant, first)) return priced_plan_time(query, plan_of);
+  const plan::Picoseconds time = priced_node_time(query, plan_of);
+  if (time == std::numeric_limits<plan::Picoseconds>::max()) return {};
+  return time;
+}
+
+std::size_t messages_followed(const Query& query, const Row& row, const Variant& variant,
+                              const plan::Plan& first) {
   const CollectiveRequest& request = query.request;
   if (row.is_flow || request.zero_copy || request.reads_in_place || request.shares_target ||
       !request.block_bytes.empty() || !request.has_equal_blocks ||
       request.collective == Collective::allreduce_ssp)
     return SIZE_MAX;
-  const std::size_t chunks = chunks_of(query, priced_elements(request), plan);
-  if (chunks * plan.slot_count > UINT16_MAX / 2 || chunks * plan.parts > UINT16_MAX / 2)
+  const std::size_t chunks = chunks_of(query, priced_elements(request), first);
+  if (chunks * first.slot_count > UINT16_MAX / 2 || chunks * first.parts > UINT16_MAX / 2)
     return SIZE_MAX;
-  return chunks * plan.slot_count * query.topology.rank_count;
+  const Topology& topology = query.topology;
+  return chunks * first.slot_count *
+         (is_followed_by_node(query, row, variant, first) ? topology.largest_node()
+                                                          : topology.rank_count);
 }
 
 }  // namespace tutti::tune

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "plan/core/plan.hpp"
 #include "tune/registry.hpp"
@@ -22,9 +23,21 @@ plan::Picoseconds plan_time(const Query& query, const std::function<plan::Plan(R
 plan::Picoseconds priced_plan_time(const Query& query,
                                    const std::function<plan::Plan(Rank)>& plan_of);
 
+// `first` is the plan of rank 0.
+
+/// Whether all nodes do the same at the same times, with messages of the same lengths.
+bool nodes_do_alike(const Query& query, const Row& row, const Variant& variant,
+                    const plan::Plan& first);
+
+/// What is compared with prices: of nodes that do alike one is followed, else all ranks.  Nothing:
+/// slots are numbered by ranks, so that one node does not tell what the others do.
+std::optional<plan::Picoseconds> followed_time(const Query& query, const Row& row,
+                                               const Variant& variant, const plan::Plan& first);
+
 /// About how many messages of that payload it follows, at most; SIZE_MAX: not all that happens is
-/// modelled.  `plan` is that of rank 0.
-std::size_t messages_followed(const Query& query, const Row& row, const plan::Plan& plan);
+/// modelled.
+std::size_t messages_followed(const Query& query, const Row& row, const Variant& variant,
+                              const plan::Plan& first);
 
 /// All that one choice may follow, together: it takes a few milliseconds at most.
 inline constexpr std::size_t messages_followed_max = 4096;

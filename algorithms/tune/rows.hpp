@@ -98,6 +98,10 @@ inline bool may_be_lanes(const Query& query, std::uint32_t lane_count, std::uint
   return plan::is_lane_shape(lanes_of(query, lane_count, pieces), query.topology.counts());
 }
 
+/// Whether the prices of an allreduce over all ranks that is reproducible follow its events round
+/// by round (canonical_time.hpp), so that they may be compared with what plans take.
+bool has_canonical_time(const Query& query);
+
 /// Whether the payload of an allreduce is worth dividing; alike for all schedules that do.
 std::string why_not_divided(const Query& query);
 

@@ -181,7 +181,7 @@ texts() {
       got=$("${program[@]}" --ranks $ranks --collective allgather --bytes $bytes |
         sed -n 's/^ *connections *//p')
       bits=$(python3 -c "print(($ranks - 1).bit_length())")
-      [ "$got" -le $((3 * bits)) ] && [ "$got" -ge "$bits" ] ||
+      [ "$got" -le $((4 * bits)) ] && [ "$got" -ge "$bits" ] ||
         fail "allgather of $bytes bytes, $ranks ranks: $got connections"
     done
   done

@@ -88,4 +88,12 @@ std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const Net
 Picoseconds makespan(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
                      const Call& call);
 
+/// About when, if all nodes do alike at the same times: the events of one node, to whose own ranks
+/// comes back what they send to others.  `plans` are those of its ranks, with equally many slots.
+/// `place_of` says of every rank which of its node it is; empty: each is a node of its own.  The
+/// largest number where the nodes do not do alike, as some rank would wait for ever.
+Picoseconds makespan_of_node(std::span<const Plan> plans, const Network& network,
+                             NodesOfRanks node_of, std::span<const std::uint32_t> place_of,
+                             const Call& call);
+
 }  // namespace tutti::plan

@@ -96,20 +96,29 @@ struct RankState {
 /// yet, or wants the port that it shares.  Then its turn is an event, at the time of its clock.
 class Events {
  public:
+  /// `is_one_node`: of all ranks, the plans are those of a node, and `place_of` says which of them
+  /// stands for a rank; empty: the first one.
   Events(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
-         const Call& call)
-      : network_(network), node_of_(node_of), call_(call) {
+         const Call& call, bool is_one_node = false, std::span<const std::uint32_t> place_of = {})
+      : network_(network),
+        node_of_(node_of),
+        call_(call),
+        is_one_node_(is_one_node),
+        place_of_(place_of) {
     assert(network.between.send_overhead + network.between.latency > 0);
     assert(node_of.empty() || network.inside.send_overhead + network.inside.latency > 0);
     assert(network.between.ranks_at_port == 1);  // the events tell who sends when
-    assert(node_of.empty() || node_of.size() == plans.size());
+    assert(node_of.empty() || is_one_node || node_of.size() == plans.size());
     assert(call.starts.empty() || call.starts.size() == plans.size());
     assert(call.element_bytes > 0 && call.payload_bytes % call.element_bytes == 0);
     std::vector<std::uint32_t> ranks_of;  // of each node
     std::size_t slot_count = 0;
     ranks_.reserve(plans.size());
     for (std::uint32_t rank = 0; rank < plans.size(); ++rank) {
-      const std::uint32_t node = node_of.empty() ? rank : index_of(node_of[rank]);
+      const std::uint32_t self = is_one_node ? index_of(plans[rank].self) : rank;
+      const std::uint32_t node = !node_of.empty() ? index_of(node_of[self])
+                                 : is_one_node    ? 0
+                                                  : rank;
       if (node >= ranks_of.size()) ranks_of.resize(node + 1);
       ++ranks_of[node];
       ranks_.push_back({.plan = &plans[rank], .bytes = {plans[rank], call}, .node = node});
@@ -124,10 +133,12 @@ class Events {
       state.clock = call.starts.empty() ? 0 : call.starts[rank];
       state.slots = slots;
       slots += plans[rank].slot_count;
-      if (call.order == CombineOrder::as_seen) state.reordered = plans[rank].steps;
+      if (call.order == CombineOrder::as_seen || is_one_node) state.reordered = plans[rank].steps;
       state.steps = (state.reordered.empty() ? plans[rank].steps : state.reordered).data();
       take_turn_at(rank, state.clock);
     }
+    if (is_one_node)
+      for (std::uint32_t rank = 0; rank < plans.size(); ++rank) number_slots(rank);
   }
 
   std::vector<Picoseconds> run() && {
@@ -144,7 +155,7 @@ class Events {
     std::vector<Picoseconds> ends;
     for (const RankState& state : ranks_) {
       const bool has_finished = state.next == state.plan->steps.size();
-      assert(has_finished);  // else the plans do not match
+      assert(has_finished || is_one_node_);  // else the plans do not match
       ends.push_back(has_finished ? state.clock : std::numeric_limits<Picoseconds>::max());
     }
     return ends;
@@ -165,6 +176,34 @@ class Events {
     std::uint64_t bytes_ = UINT64_MAX;
     Picoseconds time_ = 0;
   };
+
+  /// Slots may be numbered by who sends, so that what the rank sends to others is not what it
+  /// awaits itself: then those of a round come in the other order than they are awaited in, as they
+  /// do for some rank.
+  void number_slots(std::uint32_t rank) {
+    std::vector<Step>& steps = ranks_[rank].reordered;
+    std::vector<Step*> puts;
+    std::vector<const Step*> awaits;
+    for (Step& step : steps) {
+      if (step.peer == no_rank || is_neighbour(rank, step.peer)) continue;
+      if (step.action == Action::put && receiver_of(step.peer) == rank) puts.push_back(&step);
+      if (step.action == Action::await && receiver_of(step.peer) == rank) awaits.push_back(&step);
+    }
+    const auto slots_of = [](const auto& some) {
+      std::vector<std::uint16_t> slots;
+      for (const Step* const step : some) slots.push_back(step->slot);
+      std::sort(slots.begin(), slots.end());
+      return slots;
+    };
+    if (puts.size() != awaits.size() || slots_of(puts) == slots_of(awaits)) return;
+    const auto by_round = [](const Step* left, const Step* right) {
+      return left->round < right->round;
+    };
+    std::stable_sort(puts.begin(), puts.end(), by_round);
+    std::reverse(awaits.begin(), awaits.end());
+    std::stable_sort(awaits.begin(), awaits.end(), by_round);
+    for (std::size_t i = 0; i < puts.size(); ++i) puts[i]->slot = awaits[i]->slot;
+  }
 
   void take_turn_at(std::uint32_t rank, Picoseconds at) {
     ranks_[rank].waits = false;
@@ -263,7 +302,14 @@ class Events {
   }
 
   bool is_neighbour(std::uint32_t rank, Rank peer) const {
-    return !node_of_.empty() && peer != no_rank && node_of_[rank] == node_of_[index_of(peer)];
+    return !node_of_.empty() && peer != no_rank &&
+           ranks_[rank].node == index_of(node_of_[index_of(peer)]);
+  }
+
+  /// The rank to which a message for that one comes.
+  std::uint32_t receiver_of(Rank peer) const {
+    if (!is_one_node_) return index_of(peer);
+    return place_of_.empty() ? 0 : place_of_[index_of(peer)];
   }
 
   /// Runs a step that has not to wait; returns what it takes of the rank's time.
@@ -305,7 +351,7 @@ class Events {
                   .number = ++messages_,
                   .rank = rank,
                   .taken = 0,
-                  .to = index_of(step.peer),
+                  .to = receiver_of(step.peer),
                   .slot = step.slot,
                   .kind = EventKind::visible,
                   .is_line = false});
@@ -327,7 +373,7 @@ class Events {
                   .number = ++messages_,
                   .rank = rank,
                   .taken = taken,
-                  .to = index_of(step.peer),
+                  .to = receiver_of(step.peer),
                   .slot = step.slot,
                   .kind = EventKind::at_port,
                   .is_line = is_line});
@@ -341,6 +387,8 @@ class Events {
   Network network_;
   NodesOfRanks node_of_;
   Call call_;
+  bool is_one_node_;
+  std::span<const std::uint32_t> place_of_;
   std::vector<RankState> ranks_;
   std::vector<Port> ports_;       // of each node
   std::vector<SlotState> slots_;  // of all ranks
@@ -359,6 +407,14 @@ std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const Net
 Picoseconds makespan(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
                      const Call& call) {
   const std::vector<Picoseconds> times = completion_times(plans, network, node_of, call);
+  return *std::max_element(times.begin(), times.end());
+}
+
+Picoseconds makespan_of_node(std::span<const Plan> plans, const Network& network,
+                             NodesOfRanks node_of, std::span<const std::uint32_t> place_of,
+                             const Call& call) {
+  const std::vector<Picoseconds> times =
+      Events(plans, network, node_of, call, true, place_of).run();
   return *std::max_element(times.begin(), times.end());
 }
 

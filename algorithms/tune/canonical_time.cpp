@@ -1,0 +1,216 @@
+#include "tune/canonical_time.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <tuple>
+#include <vector>
+
+#include "plan/allreduce/canonical_tree.hpp"
+
+namespace tutti::tune {
+namespace {
+
+using plan::Picoseconds;
+
+/// So many ranks are followed, at least, if there are as many: those of some nodes.
+constexpr std::uint32_t ranks_followed = 32;
+
+/// The ranks of one node.  What they send to others tells when others send to them.
+class FollowedNode {
+ public:
+  FollowedNode(const CanonicalShape& shape, const plan::Network& network, std::uint32_t number)
+      : shape_(shape),
+        network_(network),
+        tree_(shape.rank_count),
+        first_(number * shape.ranks_per_node),
+        work_(network.between.work_time(shape.bytes)),
+        clocks_(shape.ranks_per_node),
+        known_(shape.ranks_per_node, 1) {}
+
+  void go_through(const plan::Round& round, std::uint32_t grown) {
+    round_ = round;
+    grown_ = grown;
+    send();
+    receive();
+    for (std::uint32_t place = 0; place < clocks_.size(); ++place) take(place);
+  }
+
+  Picoseconds time() const { return *std::max_element(clocks_.begin(), clocks_.end()); }
+
+ private:
+  struct Message {
+    Picoseconds at;  // the port of its receiver's node, or where that can see it
+    std::uint32_t place;
+    std::uint32_t number;  // of the messages of a round, from 1 on
+    bool is_inside;
+  };
+
+  /// Message i travels i lengths, the last one no further than needed.
+  std::uint32_t offset(std::uint32_t number) const {
+    const std::uint64_t lengths = std::uint64_t{number} * round_.length;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(lengths, grown_ - round_.length));
+  }
+  std::uint32_t behind(std::uint32_t rank, std::uint32_t distance) const {
+    return rank >= distance ? rank - distance : rank + shape_.rank_count - distance;
+  }
+  bool is_here(std::uint32_t rank) const {
+    return rank >= first_ && rank - first_ < shape_.ranks_per_node;
+  }
+  std::uint64_t bytes_of(std::uint32_t rank) const {
+    return tree_.block_count(Rank{rank}, round_.length) * shape_.bytes;
+  }
+  Picoseconds& sent(std::uint32_t place, std::uint32_t number) {
+    return sent_[std::size_t{place} * round_.messages + number - 1];
+  }
+
+  /// The first rank that is ready sends all that it has to send.
+  void send() {
+    sent_.assign(clocks_.size() * round_.messages, 0);
+    order_.clear();
+    for (std::uint32_t place = 0; place < clocks_.size(); ++place) order_.push_back(place);
+    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t left, std::uint32_t right) {
+      return clocks_[left] < clocks_[right];
+    });
+    for (const std::uint32_t place : order_) {
+      const std::uint64_t bytes = bytes_of(first_ + place);
+      const Picoseconds port = network_.between.port_time(bytes);
+      const Picoseconds store = network_.inside.store_time(bytes);
+      Picoseconds& clock = clocks_[place];
+      for (std::uint32_t number = 1; number <= round_.messages; ++number) {
+        const std::uint64_t to = std::uint64_t{first_} + place + offset(number);
+        if (is_here(static_cast<std::uint32_t>(to % shape_.rank_count))) {
+          clock += store;
+          sent(place, number) = clock;
+        } else {
+          const Picoseconds leaves = std::max(clock, transmit_free_);
+          transmit_free_ = leaves + port;
+          sent(place, number) = leaves;
+        }
+      }
+    }
+  }
+
+  /// A message of another node comes as one of the rank at the same place here would come there.
+  void receive() {
+    messages_.clear();
+    for (std::uint32_t place = 0; place < clocks_.size(); ++place)
+      for (std::uint32_t number = 1; number <= round_.messages; ++number) {
+        const std::uint32_t from = behind(first_ + place, offset(number));
+        const Picoseconds leaves = sent(from % shape_.ranks_per_node, number);
+        const bool is_inside = is_here(from);
+        const Picoseconds travels =
+            is_inside ? network_.inside.latency : network_.between.travel_time(bytes_of(from));
+        messages_.push_back({leaves + travels, place, number, is_inside});
+      }
+    std::sort(messages_.begin(), messages_.end(), [](const Message& left, const Message& right) {
+      return std::tie(left.at, left.place, left.number) <
+             std::tie(right.at, right.place, right.number);
+    });
+    for (Message& message : messages_) {
+      if (message.is_inside) continue;
+      const std::uint32_t from = behind(first_ + message.place, offset(message.number));
+      message.at = std::max(message.at, receive_free_);
+      receive_free_ = message.at + network_.between.port_time(bytes_of(from));
+    }
+    std::stable_sort(
+        messages_.begin(), messages_.end(),
+        [](const Message& left, const Message& right) { return left.place < right.place; });
+  }
+
+  /// Awaits its messages in their order, and combines what can be after each.
+  void take(std::uint32_t place) {
+    Picoseconds& clock = clocks_[place];
+    const std::uint32_t self = first_ + place;
+    here_.assign(round_.messages + 1, {});
+    coming_.clear();
+    for (std::uint32_t i = 0; i < round_.messages; ++i) {
+      const Message& message = messages_[std::size_t{place} * round_.messages + i];
+      if (message.is_inside)
+        here_[message.number] = {.at = message.at, .is_inside = true};
+      else
+        coming_.push_back(message);
+    }
+    std::size_t seen = 0;
+    const auto poll = [&](Picoseconds now) {
+      Picoseconds taken = 0;
+      for (; seen < coming_.size() && coming_[seen].at <= now; ++seen) {
+        here_[coming_[seen].number].is_seen = true;
+        taken += network_.between.receive_overhead;
+      }
+      return taken;
+    };
+    std::uint32_t length = round_.length;
+    std::uint32_t& blocks = known_[place];
+    for (std::uint32_t number = 1; number <= round_.messages; ++number) {
+      const Here& awaited = here_[number];
+      if (awaited.is_inside) {
+        while (clock < awaited.at) {
+          const Picoseconds next =
+              seen < coming_.size() ? std::max(clock, coming_[seen].at) : awaited.at;
+          if (next >= awaited.at) {
+            clock = awaited.at;
+            break;
+          }
+          clock = next;
+          clock += poll(next);
+        }
+        clock += network_.inside.receive_overhead;
+      } else {
+        while (!awaited.is_seen) {
+          clock = std::max(clock, coming_[seen].at);
+          clock += poll(clock);
+        }
+      }
+      const std::uint32_t longer = offset(number) + round_.length;
+      const std::uint32_t brought =
+          longer == length ? 0 : tree_.block_count(Rank{behind(self, length)}, longer - length);
+      const std::uint32_t left = tree_.block_count(Rank{self}, longer);
+      clock += (Picoseconds{blocks} + brought - left) * work_;
+      blocks = left;
+      length = longer;
+    }
+  }
+
+  struct Here {
+    Picoseconds at = 0;
+    bool is_inside = false, is_seen = false;
+  };
+
+  const CanonicalShape& shape_;
+  const plan::Network& network_;
+  plan::CanonicalTree tree_;
+  std::uint32_t first_;
+  Picoseconds work_;
+  plan::Round round_ = {};
+  std::uint32_t grown_ = 0;
+  std::vector<Picoseconds> clocks_;
+  std::vector<std::uint32_t> known_;  // blocks of each rank
+  Picoseconds transmit_free_ = 0, receive_free_ = 0;
+  std::vector<Picoseconds> sent_ = {};  // by places and messages
+  std::vector<std::uint32_t> order_ = {};
+  std::vector<Message> messages_ = {}, coming_ = {};
+  std::vector<Here> here_ = {};
+};
+
+}  // namespace
+
+Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
+                           const plan::Network& network) {
+  assert(shape.rank_count % shape.ranks_per_node == 0);
+  const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
+  const std::uint32_t nodes = shape.rank_count / shape.ranks_per_node;
+  const std::uint32_t followed =
+      std::min(nodes, (ranks_followed + shape.ranks_per_node - 1) / shape.ranks_per_node);
+  Picoseconds longest = 0;
+  for (std::uint32_t i = 0; i < followed; ++i) {
+    FollowedNode node(shape, network,
+                      static_cast<std::uint32_t>(std::uint64_t{i} * nodes / followed));
+    for (std::size_t index = 0; index < rounds.size(); ++index)
+      node.go_through(rounds[index],
+                      index + 1 == rounds.size() ? shape.rank_count : rounds[index + 1].length);
+    longest = std::max(longest, node.time());
+  }
+  return longest;
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,116 @@
+// Promise: what reproducible allreduces over all ranks are priced by, without any plan, is about
+// the recurrence of all events.
+#include "tune/canonical_time.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tune/choose.hpp"
+#include "tune/machine.hpp"
+#include "tune/names.hpp"
+#include "tune/plan_time.hpp"
+
+namespace tutti::tune {
+namespace {
+
+Topology nodes_of(std::uint32_t node_count, std::uint32_t ranks_per_node) {
+  Topology topology{.rank_count = node_count * ranks_per_node};
+  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+    topology.node_of.push_back(Node{rank / ranks_per_node});
+  return topology;
+}
+
+/// The price of a choice by name, as a part of the recurrence.
+double quotient_of(const std::string& name, const Topology& topology, std::size_t bytes,
+                   const plan::Network& network) {
+  const CollectiveRequest request{
+      .collective = Collective::allreduce,
+      .element_count = bytes / 8,
+      .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+      .agreement = Agreement::reproducible,
+      .only = name};
+  const Choice choice = choose(request, topology, network);
+  const plan::Picoseconds time =
+      plan_time({request, topology, network}, [&](Rank self) { return choice.plan(self); });
+  return static_cast<double>(choice.cost()) / static_cast<double>(time);
+}
+
+struct Quotients {
+  double least = 1, largest = 1;
+  std::size_t count = 0, near = 0;  // near: within 5 %
+
+  void add(double quotient) {
+    least = std::min(least, quotient);
+    largest = std::max(largest, quotient);
+    ++count;
+    near += quotient >= 0.95 && quotient <= 1.05 ? 1 : 0;
+  }
+  void print(const char* what) const {
+    std::printf("%zu %s, of which %zu are within 5 %%, %.3f to %.3f of the recurrence\n", count,
+                what, near, least, largest);
+  }
+};
+
+TEST(CanonicalTime, of_dissemination_is_about_the_recurrence_of_all_events) {
+  Quotients quotients;
+  for (const char* const preset : {"qdr", "hdr", "roce10"})
+    for (const std::uint32_t ranks_per_node : {1u, 3u, 4u, 8u})
+      for (const std::uint32_t node_count : {5u, 13u, 16u, 31u})
+        for (const std::size_t bytes : {8u, 256u, 4096u})
+          for (const std::uint32_t n : {1u, 3u, 6u}) {
+            const Topology topology = nodes_of(node_count, ranks_per_node);
+            const std::string name = "canonical_dissemination with " +
+                                     text_of(plan::uniform(topology.rank_count, n)) + " a round";
+            quotients.add(quotient_of(name, topology, bytes, machine_preset(preset).network()));
+          }
+  quotients.print("disseminations");
+  EXPECT_EQ(quotients.count, 432u);
+  EXPECT_GE(quotients.near, 370u);
+  EXPECT_GE(quotients.least, 0.85);
+  EXPECT_LE(quotients.largest, 1.2);
+}
+
+TEST(CanonicalTime, of_halving_is_near_enough_to_be_compared) {
+  Quotients quotients;
+  for (const char* const preset : {"qdr", "hdr", "roce10"})
+    for (const auto& [node_count, ranks_per_node] : {std::pair{33u, 1u},
+                                                     {64u, 1u},
+                                                     {24u, 2u},
+                                                     {13u, 4u},
+                                                     {16u, 4u},
+                                                     {24u, 4u},
+                                                     {7u, 8u},
+                                                     {8u, 8u},
+                                                     {13u, 8u},
+                                                     {17u, 8u}})
+      quotients.add(quotient_of("canonical_halving", nodes_of(node_count, ranks_per_node), 2048,
+                                machine_preset(preset).network()));
+  quotients.print("halvings");
+  EXPECT_EQ(quotients.count, 30u);
+  EXPECT_GE(quotients.least, 0.65);
+  EXPECT_LE(quotients.largest, 1.3);
+}
+
+// Two ranks of nodes of their own exchange one message each: everything can be counted by hand.
+TEST(CanonicalTime, of_two_ranks_is_one_message_and_one_combination) {
+  const plan::Network network = machine_preset("fdr").network();
+  const plan::LogGP& between = network.between;
+  EXPECT_EQ(canonical_time({.rank_count = 2, .ranks_per_node = 1, .bytes = 512}, {1}, network),
+            between.travel_time(512) + between.receive_overhead + between.work_time(512));
+}
+
+TEST(CanonicalTime, of_two_ranks_of_a_node_is_a_store_that_is_seen) {
+  const plan::Network network = machine_preset("fdr").network();
+  const plan::NodeMemory& inside = network.inside;
+  EXPECT_EQ(canonical_time({.rank_count = 2, .ranks_per_node = 2, .bytes = 512}, {1}, network),
+            inside.store_time(512) + inside.latency + inside.receive_overhead +
+                network.between.work_time(512));
+}
+
+}  // namespace
+}  // namespace tutti::tune
