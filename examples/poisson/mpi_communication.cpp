@@ -66,7 +66,9 @@ class MpiExchange final : public Collective {
     for (MPI_Request& request : requests_) MPI_Request_free(&request);
   }
 
-  void start() override { MPI_Startall(count(), requests_.data()); }
+  void start() override {
+    if (count() > 0) MPI_Startall(count(), requests_.data());  // Open MPI refuses none
+  }
   void progress() override {
     int finished = 0;
     MPI_Testall(count(), requests_.data(), &finished, MPI_STATUSES_IGNORE);

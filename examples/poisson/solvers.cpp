@@ -40,9 +40,8 @@ class ConjugateGradient final : public Solver {
       const double alpha = rr / pq;
       add(r_, -alpha, q_);
       dots_.set(0, r_, r_);
-      dots_.start();
-      add(x, alpha, p_);  // all that does not need the new residual
-      dots_.wait();
+      dots_.run();
+      add(x, alpha, p_);
       const double beta = dots_[0] / rr;
       rr = dots_[0];
       scale_and_add(p_, beta, r_);
