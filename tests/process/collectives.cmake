@@ -229,6 +229,19 @@ add_test(NAME process_matrix_factorization
 set_tests_properties(process_matrix_factorization PROPERTIES LABELS process TIMEOUT 120
   RUN_SERIAL ON)
 
+# The solver.  What it refuses depends on no clock.  It is built of processes, across which ThreadSanitizer
+# cannot look.
+if(NOT TUTTI_SANITIZE MATCHES thread)
+  set(poisson ${CMAKE_CURRENT_SOURCE_DIR}/poisson.sh $<TARGET_FILE:poisson>)
+  add_test(NAME process_example_poisson COMMAND ${poisson} solves
+    ${PROJECT_SOURCE_DIR}/examples/poisson/residuals.py)
+  set_tests_properties(process_example_poisson PROPERTIES LABELS process TIMEOUT 120 PROCESSORS 2)
+  add_test(NAME process_example_poisson_refusals COMMAND ${poisson} refusals)
+  set_tests_properties(process_example_poisson_refusals PROPERTIES LABELS "process;beside" TIMEOUT 60)
+  add_test(NAME soak_example_poisson_96 COMMAND ${poisson} ranks 96)
+  set_tests_properties(soak_example_poisson_96 PROPERTIES LABELS soak TIMEOUT 300 RUN_SERIAL ON)
+endif()
+
 # A C program; as nodes of their own, too.
 add_executable(c_interface c_interface.c)
 target_link_libraries(c_interface PRIVATE tutti)

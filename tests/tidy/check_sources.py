@@ -24,7 +24,8 @@ LAYERS = {
 LAYER_NAMES = {"plan", "tune", "engine", "runtime", "api", "verbs", "bootstrap", "shm"}
 PLAN_MAY_SEE = re.compile(r"<tutti/types\.hpp>|<[a-z_]+>|\"plan/[a-z]+/[a-z_]+\.hpp\"")
 CORE_MAY_SEE = re.compile(r"<tutti/types\.hpp>|<[a-z_]+>|\"plan/core/[a-z_]+\.hpp\"")
-MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi", "examples/under_mpi")
+MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi", "examples/under_mpi",
+               "examples/poisson/mpi_", "examples/poisson/poisson_mpi")
 
 BANNED = [
     (re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b|\bTBD\b"), "unfinished work"),

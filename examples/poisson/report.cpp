@@ -1,0 +1,184 @@
+// See report.hpp.  The solution is known before: x has pseudo-random numbers, and b = A x.  So the
+// error is known, too.
+#include "report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+#include <utility>
+
+namespace poisson {
+namespace {
+
+/// Between 0 and 1.  Depends on the number of the row alone, as the results of all ranks together
+/// must not depend on how many they are.
+double known_solution(std::size_t row) {
+  const auto mixed = static_cast<std::uint32_t>(row + 1) * std::uint32_t{2654435761};
+  return static_cast<double>(mixed) / 4294967296.0;
+}
+
+/// In microseconds per iteration, the mean of all ranks.
+struct Times {
+  double all = 0, reductions = 0, halo = 0;
+};
+
+double median(std::vector<double> of) {
+  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+  std::nth_element(of.begin(), middle, of.end());
+  return *middle;
+}
+
+double median(const std::vector<Times>& of, double Times::*which) {
+  std::vector<double> numbers;
+  for (const Times& one : of) numbers.push_back(one.*which);
+  return median(std::move(numbers));
+}
+
+/// One solver over one communication.
+class Run {
+ public:
+  Run(Communication& communication, const Matrix& matrix, const std::string& solver,
+      const Options& options)
+      : communication_(communication),
+        limits_(options.limits),
+        matrix_(communication, matrix),
+        solver_(solver == "cg"
+                    ? conjugate_gradient(matrix_, communication, options.arithmetic)
+                    : pipelined_conjugate_gradient(matrix_, communication, options.arithmetic)),
+        norms_(communication, 4, options.arithmetic),
+        times_sum_(communication.sum(std::span<const double>(own_times_), sum_of_times_)) {
+    for (std::size_t row = 0; row < matrix_.row_count(); ++row)
+      known_.push_back(known_solution(matrix_.first_row() + row));
+    right_.resize(known_.size());
+    x_.resize(known_.size());
+    matrix_.multiply(known_, right_);
+  }
+
+  std::string solver() const { return solver_->name(); }
+  std::string communication() const { return communication_.name(); }
+  const Solution& solution() const { return solution_; }
+  const std::vector<Times>& times() const { return times_; }
+
+  void solve() {
+    communication_.synchronize();
+    solution_ = solver_->solve(right_, x_, limits_);
+    own_times_[0] = solution_.seconds;
+    own_times_[1] = solution_.reduction_seconds;
+    own_times_[2] = solution_.halo_seconds;
+    times_sum_->run();
+    const double per_iteration =
+        1e6 / static_cast<double>(std::max<std::size_t>(solution_.iterations(), 1)) /
+        communication_.rank_count();
+    times_.push_back({.all = sum_of_times_[0] * per_iteration,
+                      .reductions = sum_of_times_[1] * per_iteration,
+                      .halo = sum_of_times_[2] * per_iteration});
+  }
+
+  /// Residual and error as they are, not as the recurrences have them; both relative.
+  std::pair<double, double> check() {
+    std::vector<double> difference(x_.size());
+    matrix_.multiply(x_, difference);
+    for (std::size_t i = 0; i < x_.size(); ++i) difference[i] = right_[i] - difference[i];
+    norms_.set(0, difference, difference);
+    norms_.set(1, right_, right_);
+    for (std::size_t i = 0; i < x_.size(); ++i) difference[i] = x_[i] - known_[i];
+    norms_.set(2, difference, difference);
+    norms_.set(3, known_, known_);
+    norms_.run();
+    return {std::sqrt(norms_[0] / norms_[1]), std::sqrt(norms_[2] / norms_[3])};
+  }
+
+ private:
+  Communication& communication_;
+  Limits limits_;
+  DistributedMatrix matrix_;
+  std::unique_ptr<Solver> solver_;
+  DotProducts norms_;
+  std::vector<double> own_times_ = std::vector<double>(3), sum_of_times_ = own_times_;
+  std::unique_ptr<Collective> times_sum_;
+  std::vector<double> known_, right_, x_;
+  Solution solution_;
+  std::vector<Times> times_;
+};
+
+using Runs = std::vector<std::unique_ptr<Run>>;
+
+void print_row(Run& run, bool here) {
+  const auto [residual, error] = run.check();
+  if (!here) return;
+  std::printf("%-10s %-14s %10zu  %.3e %.3e %.3e %10.2f %10.2f %10.2f\n", run.solver().c_str(),
+              run.communication().c_str(), run.solution().iterations(),
+              run.solution().history.back().residual, residual, error,
+              median(run.times(), &Times::all), median(run.times(), &Times::reductions),
+              median(run.times(), &Times::halo));
+  if (!run.solution().failure.empty())
+    std::printf("%s, %s: iteration %zu: %s\n", run.solver().c_str(), run.communication().c_str(),
+                run.solution().iterations(), run.solution().failure.c_str());
+}
+
+/// How much longer the second communication takes, by pairs of solves that followed each other.
+void print_ratios(const Run& first, const Run& second) {
+  const auto ratio = [&](double Times::*which) {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < first.times().size(); ++i)
+      ratios.push_back(second.times()[i].*which / first.times()[i].*which);
+    return median(std::move(ratios));
+  };
+  std::printf("%s: with %s, reductions take %.2f x, the halo %.2f x, an iteration %.2f x as long\n",
+              first.solver().c_str(), second.communication().c_str(), ratio(&Times::reductions),
+              ratio(&Times::halo), ratio(&Times::all));
+}
+
+/// The residuals also as hexadecimal numbers, which show every bit.
+void write_history(const std::string& path, const Runs& runs) {
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) throw std::runtime_error("--history: " + path + " cannot be written");
+  std::fprintf(file, "solver,communication,iteration,residual,bits,milliseconds\n");
+  for (const auto& run : runs)
+    for (std::size_t i = 0; i < run->solution().history.size(); ++i) {
+      const auto& [residual, seconds] = run->solution().history[i];
+      std::fprintf(file, "%s,%s,%zu,%.6e,%a,%.6f\n", run->solver().c_str(),
+                   run->communication().c_str(), i, residual, residual, seconds * 1e3);
+    }
+  if (std::fclose(file) != 0) throw std::runtime_error("--history: " + path + " cannot be written");
+}
+
+}  // namespace
+
+int solve_and_report(const std::vector<std::unique_ptr<Communication>>& communications,
+                     const Options& options, const Matrix& matrix) {
+  const std::uint32_t rank = communications.front()->rank();
+  const bool here = rank == 0;
+  Runs runs;
+  for (const std::string& solver : options.solvers)
+    for (const auto& communication : communications)
+      runs.push_back(std::make_unique<Run>(*communication, matrix, solver, options));
+  for (std::uint32_t i = 0; i < options.repeat; ++i)
+    for (const auto& run : runs) run->solve();
+
+  if (here) {
+    std::printf("%s: %zu unknowns, %u rank%s, %s dot products\n", matrix.description().c_str(),
+                matrix.unknowns(), communications.front()->rank_count(),
+                communications.front()->rank_count() == 1 ? "" : "s",
+                options.arithmetic == Arithmetic::exact ? "exact" : "plain");
+    std::printf("%49s %9s %9s %32s\n", "residual,", "residual,", "error",
+                "microseconds per iteration");
+    std::printf("%-10s %-14s %10s  %9s %9s %9s %10s %10s %10s\n", "solver", "communication",
+                "iterations", "updated", "b - A x", "of x", "all", "reductions", "halo");
+  }
+  for (const auto& run : runs) print_row(*run, here);
+  if (here)
+    for (std::size_t i = 0; communications.size() == 2 && i < runs.size(); i += 2)
+      print_ratios(*runs[i], *runs[i + 1]);
+  if (here) std::fflush(stdout);
+  if (!options.history.empty())
+    write_history(options.history + "." + std::to_string(rank) + ".csv", runs);
+  communications.front()->synchronize();  // no rank leaves while another one still needs it
+  return std::all_of(runs.begin(), runs.end(),
+                     [](const auto& run) { return run->solution().failure.empty(); })
+             ? 0
+             : 1;
+}
+
+}  // namespace poisson
