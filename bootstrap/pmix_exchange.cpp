@@ -102,7 +102,7 @@ class Client {
     const pmix_proc_t other = process(rank);
     pmix_value_t* value = nullptr;
     check_pmix(PMIx_Get(&other, key.c_str(), nullptr, 0, &value), "PMIx_Get");
-    const std::string text = value->type == PMIX_STRING ? value->data.string : "";
+    std::string text = value->type == PMIX_STRING ? value->data.string : "";
     PMIX_VALUE_RELEASE(value);
     return text;
   }

@@ -191,6 +191,7 @@ class Events {
     }
     const auto slots_of = [](const auto& some) {
       std::vector<std::uint16_t> slots;
+      slots.reserve(some.size());
       for (const Step* const step : some) slots.push_back(step->slot);
       std::sort(slots.begin(), slots.end());
       return slots;
