@@ -29,8 +29,9 @@ plan::Picoseconds priced_plan_time(const Query& query,
 bool nodes_do_alike(const Query& query, const Row& row, const Variant& variant,
                     const plan::Plan& first);
 
-/// What is compared with prices: of nodes that do alike one is followed, else all ranks.  Nothing:
-/// slots are numbered by ranks, so that one node does not tell what the others do.
+/// The time that is compared with prices: where all nodes do alike, it follows one of them, else
+/// all ranks.  It is empty if slots are numbered by ranks, so that one node does not tell what the
+/// others do.
 std::optional<plan::Picoseconds> followed_time(const Query& query, const Row& row,
                                                const Variant& variant, const plan::Plan& first);
 

@@ -12,7 +12,7 @@
 
 namespace tutti::python {
 
-/// What is kept of the arguments of a collective.
+/// A collective keeps these of its arguments.
 struct Kept {
   std::optional<Buffer> source, target;
   bool is_in_place = false, is_written = true;

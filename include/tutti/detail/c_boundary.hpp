@@ -3,14 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "tutti/exchange.hpp"
 #include "tutti/status.hpp"
+#include "tutti/timeout.hpp"
 #include "tutti/tutti.h"
 
 struct tutti_exchange {
@@ -60,6 +64,22 @@ tutti_status at_c_boundary(tutti_failure* failure, F&& f) noexcept {
   } catch (...) {
     return report(failure, ErrorCode::system, "an exception of no known type");
   }
+}
+
+/// Writes the exchange that `make` returns, of a timeout that is 30 s if `timeout_ns` is 0.
+template <class Make>
+tutti_status make_exchange(int64_t timeout_ns, tutti_exchange** exchange, tutti_failure* failure,
+                           Make&& make) noexcept {
+  return at_c_boundary(failure, [&] {
+    if (exchange == nullptr)
+      throw Error(ErrorCode::invalid_argument,
+                  "exchange NULL: expected where it is to be written to");
+    if (timeout_ns < 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "timeout_ns " + std::to_string(timeout_ns) + ": expected 0 or more");
+    const Timeout timeout = timeout_ns == 0 ? std::chrono::seconds(30) : Timeout(timeout_ns);
+    *exchange = new tutti_exchange{.owned = make(timeout)};
+  });
 }
 
 }  // namespace tutti::detail

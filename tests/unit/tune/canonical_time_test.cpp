@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "equal_nodes.hpp"
 #include "tune/choose.hpp"
 #include "tune/machine.hpp"
 #include "tune/names.hpp"
@@ -17,13 +18,6 @@
 
 namespace tutti::tune {
 namespace {
-
-Topology nodes_of(std::uint32_t node_count, std::uint32_t ranks_per_node) {
-  Topology topology{.rank_count = node_count * ranks_per_node};
-  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
-    topology.node_of.push_back(Node{rank / ranks_per_node});
-  return topology;
-}
 
 /// The price of a choice by name, as a part of the recurrence.
 double quotient_of(const std::string& name, const Topology& topology, std::size_t bytes,
@@ -40,7 +34,7 @@ double quotient_of(const std::string& name, const Topology& topology, std::size_
   return static_cast<double>(choice.cost()) / static_cast<double>(time);
 }
 
-struct Quotients {
+struct NearQuotients {
   double least = 1, largest = 1;
   std::size_t count = 0, near = 0;  // near: within 5 %
 
@@ -57,7 +51,7 @@ struct Quotients {
 };
 
 TEST(CanonicalTime, of_dissemination_is_about_the_recurrence_of_all_events) {
-  Quotients quotients;
+  NearQuotients quotients;
   for (const char* const preset : {"qdr", "hdr", "roce10"})
     for (const std::uint32_t ranks_per_node : {1u, 3u, 4u, 8u})
       for (const std::uint32_t node_count : {5u, 13u, 16u, 31u})
@@ -76,7 +70,7 @@ TEST(CanonicalTime, of_dissemination_is_about_the_recurrence_of_all_events) {
 }
 
 TEST(CanonicalTime, of_halving_is_near_enough_to_be_compared) {
-  Quotients quotients;
+  NearQuotients quotients;
   for (const char* const preset : {"qdr", "hdr", "roce10"})
     for (const auto& [node_count, ranks_per_node] : {std::pair{33u, 1u},
                                                      {64u, 1u},

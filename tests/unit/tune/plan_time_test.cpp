@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "equal_nodes.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/cost/makespan.hpp"
 #include "tune/choose.hpp"
@@ -18,30 +19,6 @@
 
 namespace tutti::tune {
 namespace {
-
-Topology nodes_of(std::uint32_t node_count, std::uint32_t ranks_per_node) {
-  Topology topology{.rank_count = node_count * ranks_per_node};
-  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
-    topology.node_of.push_back(Node{rank / ranks_per_node});
-  return topology;
-}
-
-struct Quotients {
-  double least = 1, largest = 1;
-  std::size_t count = 0, equal = 0;
-
-  void add(plan::Picoseconds time, plan::Picoseconds truth) {
-    const double quotient = static_cast<double>(time) / static_cast<double>(truth);
-    least = std::min(least, quotient);
-    largest = std::max(largest, quotient);
-    ++count;
-    equal += time == truth ? 1 : 0;
-  }
-  void print(const char* what) const {
-    std::printf("%s: %zu, of which %zu are equal, %.3f to %.3f of the recurrence\n", what, count,
-                equal, least, largest);
-  }
-};
 
 TEST(PlanTime, of_one_node_is_that_of_all_where_nodes_do_alike) {
   Quotients flat, by_nodes;

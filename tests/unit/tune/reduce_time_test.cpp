@@ -9,36 +9,13 @@
 #include <cstdio>
 #include <vector>
 
+#include "equal_nodes.hpp"
 #include "tune/choose.hpp"
 #include "tune/machine.hpp"
 #include "tune/plan_time.hpp"
 
 namespace tutti::tune {
 namespace {
-
-Topology nodes_of(std::uint32_t node_count, std::uint32_t ranks_per_node) {
-  Topology topology{.rank_count = node_count * ranks_per_node};
-  for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
-    topology.node_of.push_back(Node{rank / ranks_per_node});
-  return topology;
-}
-
-struct Quotients {
-  double least = 1, largest = 1;
-  std::size_t count = 0, equal = 0;
-
-  void add(plan::Picoseconds time, plan::Picoseconds truth) {
-    const double quotient = static_cast<double>(time) / static_cast<double>(truth);
-    least = std::min(least, quotient);
-    largest = std::max(largest, quotient);
-    ++count;
-    equal += time == truth ? 1 : 0;
-  }
-  void print() const {
-    std::printf("%zu reduces, of which %zu are equal, %.3f to %.3f of the recurrence\n", count,
-                equal, least, largest);
-  }
-};
 
 TEST(ReduceTime, is_about_the_recurrence_of_all_events) {
   Quotients quotients;
@@ -63,7 +40,7 @@ TEST(ReduceTime, is_about_the_recurrence_of_all_events) {
             }
           }
   }
-  quotients.print();
+  quotients.print("reduces");
   EXPECT_GT(quotients.count, 200u);
   EXPECT_GE(quotients.least, 0.9);
   EXPECT_LE(quotients.largest, 1.05);
