@@ -69,7 +69,7 @@ tutti_status at_c_boundary(tutti_failure* failure, F&& f) noexcept {
 /// Writes the exchange that `make` returns, of a timeout that is 30 s if `timeout_ns` is 0.
 template <class Make>
 tutti_status make_exchange(int64_t timeout_ns, tutti_exchange** exchange, tutti_failure* failure,
-                           Make&& make) noexcept {
+                           Make&& make) {
   return at_c_boundary(failure, [&] {
     if (exchange == nullptr)
       throw Error(ErrorCode::invalid_argument,
