@@ -19,7 +19,7 @@ way to wait and to be notified alone; about 20 minutes on 2 cores.
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
           what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place of
           "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
-          fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; last,
+          fuzzing, every node shape of 10 ranks), and the kernel's verbs in a virtual machine; last,
           with nothing beside it, the tripwires of performance (microbench/targets.txt,
           soft_device.py); about 50 minutes.  Longer ones still: ctest --preset release -L soak.
   --aarch64
@@ -77,7 +77,7 @@ format() {
 tidy() {
   configure clang || return
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
-    xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
+    xargs tests/tidy/clang_tidy.py build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; return 1; }
 }
 # Ratios against the tripwires of microbench/targets.txt, best of three each: what one neighbour on the

@@ -15,7 +15,7 @@ set_tests_properties(long_connections PROPERTIES LABELS long TIMEOUT 900 RUN_SER
 add_test(NAME long_stale COMMAND process_stale --gtest_filter=LongStale.*)
 set_tests_properties(long_stale PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-foreach(run "process:seven_and_eight" "long:eleven" "soak:nine_ten_and_twelve")
+foreach(run "process:seven_and_eight" "long:ten" "soak:nine_eleven_and_twelve")
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts label ranks)
   set(name ${label}_nodes)

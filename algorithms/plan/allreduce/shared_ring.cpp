@@ -5,6 +5,7 @@
 #include <cassert>
 
 #include "plan/core/nodes.hpp"
+#include "plan/cost/step_bytes.hpp"
 
 namespace tutti::plan {
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
@@ -70,8 +71,6 @@ RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
 }
 
 namespace {
-
-constexpr std::uint64_t line_bytes = 64;
 
 std::uint64_t quotient_up(std::uint64_t number, std::uint64_t divisor) noexcept {
   return number / divisor + (number % divisor != 0 ? 1 : 0);
