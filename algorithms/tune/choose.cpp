@@ -158,7 +158,7 @@ std::string words_of(const Rule& rule) {
   return text;
 }
 
-CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule) {
+CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule, const Topology& topology) {
   // A ring has to be prepared for, unless every rank has told that it has room.
   if (rule.algorithm == Algorithm::shared_ring)
     request.only = name_of(Algorithm::shared_ring);
@@ -169,6 +169,8 @@ CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule) {
   const bool has_own_vector =
       request.collective == Collective::allreduce || request.collective == Collective::barrier;
   (has_own_vector ? request.per_round : request.per_round_by_default) = rule.per_round;
+  // What the rule asks for may copy payloads where the call without it would not.
+  request.zero_copy = request.zero_copy && may_be_zero_copy(request, topology);
   return request;
 }
 
@@ -447,7 +449,7 @@ std::optional<Choice> by_rule(const CollectiveRequest& request, const Topology& 
                               std::vector<std::string>& remarks) {
   for (const Rule& rule : knowledge.rules) {
     if (!fits(rule, request, topology)) continue;
-    const CollectiveRequest ruled = with_rule(request, rule);
+    const CollectiveRequest ruled = with_rule(request, rule, topology);
     Chooser chooser(ruled, topology, knowledge);
     chooser.share(budget);
     if (only_canonical) chooser.only_canonical();
