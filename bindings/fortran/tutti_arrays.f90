@@ -28,7 +28,7 @@ module tutti_arrays
 
 contains
 
-  ! The first mistake is told.
+  ! Keeps the text of the first mistake.
   subroutine set_wrong(wrong, text)
     character(:), allocatable, intent(inout) :: wrong
     character(*), intent(in) :: text
@@ -66,7 +66,7 @@ contains
     call is_of_one_type(from, to, wrong)
   end subroutine is_reduced
 
-  ! The one buffer has a block as long as the other one for each rank.
+  ! `all` has room for a block like `block` of each rank.
   subroutine is_of_blocks(all, name, block, rank_count, wrong)
     type(array_known), intent(in) :: all, block
     character(*), intent(in) :: name
@@ -77,7 +77,7 @@ contains
       call set_wrong(wrong, name // " needs room for the elements of the other buffer once a rank")
   end subroutine is_of_blocks
 
-  ! What C refuses on every rank if something is wrong here.
+  ! The length of an array; if something is wrong, -1, which C refuses on every rank.
   function bytes_of(known, wrong) result(bytes)
     type(array_known), intent(in) :: known
     character(:), allocatable, intent(in) :: wrong
@@ -140,7 +140,7 @@ contains
     end if
   end function reduction_of
 
-  ! Blocks in bytes.  Where they do not count, they are empty.
+  ! Blocks in bytes.  Away from the root (`counts_here` is false) all of them are empty.
   subroutine lay_out(known, name, counts, offsets, rank_count, bytes, begins, wrong, counts_here)
     type(array_known), intent(in) :: known
     character(*), intent(in) :: name
@@ -187,7 +187,8 @@ contains
     list%count = size(values)
   end function list_of
 
-  ! The library refused what stands for a mistake that was found here; this is told instead.
+  ! The library has refused the length that stands for a mistake that was found here: its
+  ! text is replaced by that of the mistake.
   subroutine refuse(wrong, result, why)
     character(:), allocatable, intent(in) :: wrong
     integer(c_int32_t), intent(in) :: result

@@ -495,8 +495,9 @@ def main():
     tutti.run_local(2, give_up)
     results = tutti.run_local(2, die, check=False)
     expect(results == [(5, 0), (0, signal.SIGKILL)], results)
-    refused(lambda: tutti.run_local(2, lambda exchange: sys.exit(exchange is None or 3)),
-            "rank 0 ended with status 3, rank 1 ended with status 3", kind=tutti.Error)
+    error = refused(lambda: tutti.run_local(2, lambda exchange: sys.exit(exchange is None or 3)),
+                    "rank 0 ended with status 3, rank 1 ended with status 3", kind=tutti.Error)
+    expect((error.code, error.peer) == ("system", None), (error.code, error.peer))
     refused(lambda: tutti.run_local(0, body), "rank_count", kind=tutti.InvalidArgument)
     expect(re.fullmatch(r"\d+\.\d+\.\d+", tutti.__version__), tutti.__version__)
     print("passed")
