@@ -26,6 +26,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bootstrap/describe.hpp"
 #include "bootstrap/socket.hpp"
@@ -98,10 +99,14 @@ class Client {
     check_pmix(PMIx_Commit(), "PMIx_Commit");
   }
 
+  /// After a fence behind the put: what is not here then would be waited for in vain.
   std::string get(std::uint32_t rank, const std::string& key) const {
     const pmix_proc_t other = process(rank);
+    pmix_info_t at_once = info_of(PMIX_IMMEDIATE);
+    at_once.value.type = PMIX_BOOL;
+    at_once.value.data.flag = true;
     pmix_value_t* value = nullptr;
-    check_pmix(PMIx_Get(&other, key.c_str(), nullptr, 0, &value), "PMIx_Get");
+    check_pmix(PMIx_Get(&other, key.c_str(), &at_once, 1, &value), "PMIx_Get");
     std::string text = value->type == PMIX_STRING ? value->data.string : "";
     PMIX_VALUE_RELEASE(value);
     return text;
@@ -110,6 +115,10 @@ class Client {
  private:
   pmix_proc_t self_{};
 };
+
+/// Whether a fence of this process has timed out.  PMIx cannot take it back: a later fence would be
+/// mixed up with it, and to initialise PMIx once more may hang.
+std::atomic<bool> has_timed_out = false;
 
 /// Waits until all ranks have called it and have what each had put.  Servers take a timeout or do
 /// not, so the wait has its own; what a late answer is written to then outlives it.
@@ -141,15 +150,21 @@ void fence(const Client& client, Timeout timeout) {
   std::unique_lock lock(answer->mutex);
   // Longer than a year would overflow the clock.
   const Timeout bounded = std::min<Timeout>(timeout, std::chrono::hours(24 * 365));
-  if (!answer->changed.wait_for(lock, bounded, [&] { return answer->given; }))
+  if (!answer->changed.wait_for(lock, bounded, [&] { return answer->given; })) {
+    has_timed_out = true;
     throw Error(ErrorCode::timed_out, "pmix_exchange: not all ranks of job " +
                                           std::string(client.job()) + " have called it within " +
                                           name_timeout(timeout) +
                                           "; PMIx does not say which are missing");
-  check_pmix(answer->status, "PMIx_Fence_nb");
+  }
+  if (answer->status != PMIX_SUCCESS)
+    throw Error(ErrorCode::peer_failed,
+                std::string("pmix_exchange: PMIx_Fence_nb: ") + PMIx_Error_string(answer->status) +
+                    ": a rank has ended, or an earlier pmix_exchange has timed out on some rank; "
+                    "start the job again");
 }
 
-/// Deaths that PMIx has told of.  Its thread calls the handler.
+/// Deaths that PMIx has told of, in this order.  Its thread calls the handler.
 class Deaths {
  public:
   explicit Deaths(const Client& client) : job_(client.job()) {
@@ -171,8 +186,13 @@ class Deaths {
                                           nullptr);
   }
 
-  /// The rank that died first, as PMIx tells it, or no_rank.
-  Rank first() const noexcept { return Rank{first_.load(std::memory_order_acquire)}; }
+  /// The rank that died next after those that this has returned; no_rank: none has.  Costs a load
+  /// if there is none.
+  Rank next() noexcept {
+    if (count_.load(std::memory_order_acquire) == taken_) return no_rank;
+    const std::lock_guard lock(mutex_);
+    return Rank{dead_[taken_++]};
+  }
 
  private:
   static void hear(std::size_t, pmix_status_t, const pmix_proc_t* source, pmix_info_t* info,
@@ -186,16 +206,20 @@ class Deaths {
         affected = item.value.data.proc;
     }
     if (self != nullptr && affected != nullptr && self->job_ == affected->nspace) {
-      std::uint32_t none = index_of(no_rank);
-      self->first_.compare_exchange_strong(none, affected->rank, std::memory_order_release,
-                                           std::memory_order_relaxed);
+      const std::lock_guard lock(self->mutex_);
+      self->dead_.push_back(affected->rank);
+      // Release: who sees the count, sees the rank.
+      self->count_.store(self->dead_.size(), std::memory_order_release);
     }
     if (done != nullptr)
       done(PMIX_EVENT_NO_ACTION_TAKEN, nullptr, 0, nullptr, nullptr, done_context);
   }
 
   const std::string job_;
-  std::atomic<std::uint32_t> first_{index_of(no_rank)};
+  std::mutex mutex_;
+  std::vector<std::uint32_t> dead_ = {};  // guarded by the mutex
+  std::atomic<std::size_t> count_ = 0;    // of them
+  std::size_t taken_ = 0;                 // of them, by next()
   pmix_status_t registration_ = -1;
 };
 
@@ -303,11 +327,11 @@ class PmixExchange final : public Exchange {
   void announce(Incident incident) noexcept override { tcp_->announce(incident); }
   Incident incident() noexcept override {
     const Incident known = tcp_->incident();
-    const Rank dead = deaths_.first();
-    if (known.kind != Incident::Kind::none || index_of(dead) >= rank_count()) return known;
+    if (known.kind != Incident::Kind::none) return known;
     // The hub decides which incident was first.  A rank that has left in good order may die.
-    if (!std::exchange(told_, true) && !tcp_->has_left(dead))
-      tcp_->announce({.kind = Incident::Kind::died, .rank = dead});
+    for (Rank dead = deaths_.next(); dead != no_rank; dead = deaths_.next())
+      if (index_of(dead) < rank_count() && !tcp_->has_left(dead))
+        tcp_->announce({.kind = Incident::Kind::died, .rank = dead});
     return known;
   }
 
@@ -315,7 +339,6 @@ class PmixExchange final : public Exchange {
   Client client_;  // outlives what uses it
   Deaths deaths_;
   std::optional<TcpExchange> tcp_;
-  bool told_ = false;
 };
 
 }  // namespace
@@ -329,6 +352,10 @@ std::unique_ptr<Exchange> pmix_exchange(Timeout timeout) {
     throw Error(
         ErrorCode::invalid_argument,
         "pmix_exchange: timeout " + bootstrap::name_timeout(timeout) + ": expected more than 0 s");
+  if (bootstrap::has_timed_out)
+    throw Error(ErrorCode::timed_out,
+                "pmix_exchange: an earlier one of this process has timed out, which PMIx cannot "
+                "take back; start the job again");
   return std::make_unique<bootstrap::PmixExchange>(timeout);
 }
 

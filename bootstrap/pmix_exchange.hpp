@@ -20,8 +20,9 @@ namespace tutti {
 /// A rank that ends is heard of as with tcp_exchange(), and through PMIx if its host has vanished
 /// and the launcher says so before TCP does; most launchers end the whole job then.
 ///
-/// Must hold: if a process makes several, all ranks make them in the same order.  The destructor is
-/// that of tcp_exchange(), and ends PMIx unless somebody else in the process uses it.
+/// Must hold: if a process makes several, all ranks make them in the same order.  After one has
+/// timed out, later ones of the process fail at once, as PMIx still awaits the earlier one.  The
+/// destructor is that of tcp_exchange(), and ends PMIx unless somebody else in the process uses it.
 /// Throws Error{invalid_argument} if no PMIx server has started this process, {timed_out,
 /// peer_failed, system}.
 TUTTI_EXPORT std::unique_ptr<Exchange> pmix_exchange(

@@ -7,6 +7,8 @@ if(NOT MPI_C_FOUND OR NOT TUTTI_INSTALL_MPI)
 endif()
 include(${CMAKE_CURRENT_SOURCE_DIR}/mpi_name.cmake)
 tutti_mpi_name(own_mpi ${MPI_C_INCLUDE_DIRS})
+# A compiler that is MPI's wrapper (CC=mpicc) would find its own mpi.h before that of another MPI.
+tutti_mpi_name(mpi_of_compiler)
 
 # Headers as programs include them, below the same name as in a project that embeds tutti.
 install(FILES ${PROJECT_SOURCE_DIR}/bootstrap/mpi_exchange.h ${PROJECT_SOURCE_DIR}/bootstrap/mpi_exchange.hpp
@@ -66,7 +68,7 @@ foreach(name IN LISTS TUTTI_INSTALL_MPI)
   endif()
   find_program(TUTTI_MPICC_${name} mpicc.${name})
   mark_as_advanced(TUTTI_MPICC_${name})
-  if(NOT TUTTI_MPICC_${name} OR CMAKE_CROSSCOMPILING)
+  if(NOT TUTTI_MPICC_${name} OR CMAKE_CROSSCOMPILING OR mpi_of_compiler)
     continue()
   endif()
   # The command that it would run: both MPIs understand -show.

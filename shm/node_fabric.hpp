@@ -106,7 +106,7 @@ class NodeChannel {
         offset <= lender.mapping.size() && bytes <= lender.mapping.size() - offset;
     return is_inside && read_error_ == 0 ? lender.mapping.data() + offset : nullptr;
   }
-  /// To be called after what is mapped was read: 0, or as read(), if its user has got it back.
+  /// To be called after mapped memory was read: 0, or the errno of read() if its user has it back.
   int was_lent(std::uint32_t slot) noexcept {
     assert(slot < lenders_.size());
     if (read_error_ == 0 && is_withdrawn(lenders_[slot].withdrawn)) read_error_ = ECANCELED;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/communicator.hpp"
@@ -93,8 +94,8 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
     registrations.push_back(rows[i]);
     place_of_rank.push_back(rows[i + 1]);
   }
-  // Where ranks share nodes, they combine what lies in segments, and is mapped.  To have it read by
-  // the kernel takes longer than to copy it (measured, docs/performance.md).
+  // Ranks that share a node combine what lies in segments, which are mapped.  Reading registered
+  // buffers by the kernel takes longer than copying them (measured, docs/performance.md).
   const auto in_segment = static_cast<std::uint64_t>(runtime::Registration::in_segment);
   asked.zero_copy = runtime::may_be_zero_copy(ranks, asked) &&
                     runtime::allow_zero_copy(ranks, registrations) &&
@@ -115,6 +116,9 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
 
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
   const Error error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
+  // The other ranks make a segment, no operation.
+  if (std::string_view(collective) == "allocate")
+    (void)runtime::allocate(communicator, 0, Scope::rank, error);
   (void)runtime::make_operation(
       communicator,
       {.collective = collective,

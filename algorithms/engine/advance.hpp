@@ -87,8 +87,8 @@ noexcept {
                      execution.address(step.into, part), part.target.bytes);
 }
 
-/// into = (payload that a slot refers to) o own, where that payload is mapped here: nothing is
-/// copied, if there is a function that has a place of its own for the result.  Else the source is,
+/// into = from o own, where `from` is a peer's payload that is mapped here.  A function that has a
+/// place of its own for the result copies nothing.  If the reduction has none, `own` is copied,
 /// piece by piece, so that each piece is combined while it is in the cache.
 inline void combine_mapped(const Execution& execution, const std::byte* from, const std::byte* own,
                            std::byte* into, std::size_t element_count) noexcept {
@@ -108,8 +108,8 @@ inline void combine_mapped(const Execution& execution, const std::byte* from, co
   }
 }
 
-/// into = (payload that a slot refers to) o source, or o into, piece by piece: each piece is
-/// combined while it is in the cache.
+/// into = (payload that a slot refers to) o source, or o into if the step grows.  A payload that is
+/// not mapped is read piece by piece, and each piece is combined while it is in the cache.
 template <class F, class C>
 requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
                                                 F& fabric, C& channel)

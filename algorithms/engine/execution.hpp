@@ -142,7 +142,7 @@ struct Execution {
   std::size_t puts_per_chunk = 0;  // if each chunk has puts of its own (zero-copy); else 0
   std::vector<Line> piece = {};    // room for what a combine by reference reads at a time
   std::size_t piece_elements = 0;  // that a combine by reference reads at a time
-  /// For combines by reference it sets result = incoming o own.  Null: there is no such function.
+  /// For combines by reference: result = incoming o own.  Null: the reduction has no such function.
   void (*combine_apart)(const void* incoming, const void* own, void* result,
                         std::size_t element_count) noexcept = nullptr;
 

@@ -448,9 +448,9 @@ Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& r
   return cost - until_next(0, false) + round_cost(network, runs.front(), 1, part, false);
 }
 
-/// What payloads of a few KiB take by the recurrence, in twentieths of their runs, as counted for
-/// 33 to 520 ranks.  What waits for parts that others pass on is not in the runs; nor is what ranks
-/// carry for other cubes, which are fewer the smaller the last cube is.
+/// The time of payloads of a few KiB by the recurrence, in twentieths of the price of their runs,
+/// as counted for 33 to 520 ranks.  The runs leave out two things: waiting for parts that others
+/// pass on, and what ranks carry for other cubes, which is less the smaller the last cube is.
 Picoseconds twentieths_of_halving(const Topology& topology) {
   const std::uint32_t rank_count = topology.rank_count;
   const auto width = static_cast<int>(std::bit_width(rank_count));
@@ -536,8 +536,8 @@ std::string why_not_zero_copy_in_nodes(const Query& query) {
                "not suit it";
 }
 
-/// It is that of a rank of the largest node which has a lane: references to sources and to results,
-/// reading both, and two rounds across.
+/// The price of what a rank with a lane does, on the largest node: it gives references to sources
+/// and to results, reads both, and takes part in two rounds across.
 Picoseconds cost_of_zero_copy_in_nodes(const Query& query, const Variant&) {
   const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
   const plan::NodeMemory& memory = query.network.inside;

@@ -12,10 +12,10 @@ namespace {
 
 using plan::Picoseconds;
 
-/// So many ranks are followed, at least, if there are as many: those of some nodes.
+/// As many nodes are followed as have this many ranks together, or all.
 constexpr std::uint32_t ranks_followed = 32;
 
-/// The ranks of one node.  What they send to others tells when others send to them.
+/// The ranks of one node.  As all nodes do alike, other nodes send to it when it sends to them.
 class FollowedNode {
  public:
   FollowedNode(const CanonicalShape& shape, const plan::Network& network, std::uint32_t number)
@@ -90,7 +90,8 @@ class FollowedNode {
     }
   }
 
-  /// A message of another node comes as one of the rank at the same place here would come there.
+  /// A message from another node comes when that of the rank at the same place of this node would
+  /// come there.
   void receive() {
     messages_.clear();
     for (std::uint32_t place = 0; place < clocks_.size(); ++place)

@@ -158,7 +158,7 @@ std::string words_of(const Rule& rule) {
   return text;
 }
 
-CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule) {
+CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule, const Topology& topology) {
   // A ring has to be prepared for, unless every rank has told that it has room.
   if (rule.algorithm == Algorithm::shared_ring)
     request.only = name_of(Algorithm::shared_ring);
@@ -169,6 +169,8 @@ CollectiveRequest with_rule(CollectiveRequest request, const Rule& rule) {
   const bool has_own_vector =
       request.collective == Collective::allreduce || request.collective == Collective::barrier;
   (has_own_vector ? request.per_round : request.per_round_by_default) = rule.per_round;
+  // What the rule asks for may copy payloads where the call without it would not.
+  request.zero_copy = request.zero_copy && may_be_zero_copy(request, topology);
   return request;
 }
 
@@ -255,8 +257,9 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
              : price;
 }
 
-/// Puts first what takes least by the events of its plans, of the few cheapest, among which the
-/// price of some may be compared.
+/// Follows the events of the few cheapest candidates, and puts first the one that then takes least.
+/// Of a call whose prices are near the events, candidates with too many messages to be followed are
+/// compared with the others by their price.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 8;
   std::size_t own_budget = messages_followed_max;
@@ -265,9 +268,8 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   if (budget / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
-  // Where prices are near the events, those with too many of these are compared by price.
   const bool goes_on = has_canonical_time(query);
-  // Plans along the canonical tree take longer to be made.
+  // Plans along the canonical tree take longer to be made, so each of their messages counts twice.
   const std::size_t each = goes_on && topology_.rank_count > 32 ? 2 : 1;
   std::size_t messages = 0, considered = 0;
   std::vector<std::size_t> followed;
@@ -447,7 +449,7 @@ std::optional<Choice> by_rule(const CollectiveRequest& request, const Topology& 
                               std::vector<std::string>& remarks) {
   for (const Rule& rule : knowledge.rules) {
     if (!fits(rule, request, topology)) continue;
-    const CollectiveRequest ruled = with_rule(request, rule);
+    const CollectiveRequest ruled = with_rule(request, rule, topology);
     Chooser chooser(ruled, topology, knowledge);
     chooser.share(budget);
     if (only_canonical) chooser.only_canonical();

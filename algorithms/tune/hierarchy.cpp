@@ -684,7 +684,7 @@ bool is_zero_copy_allreduce_in_nodes(const Query& query) {
       !may_swap_operands(request) || is_reproducible_in_bits(request) ||
       topology.node_count() > zero_copy_nodes_max ||
       topology.node_count() - 1 > request.partners_max ||
-      topology.largest_node() > 2 * topology.smallest_node())  // many would work for few lanes
+      topology.largest_node() > 2 * topology.smallest_node())  // few ranks would work for many
     return false;
   const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
   const std::size_t parts = plan::zero_copy_parts(shape);

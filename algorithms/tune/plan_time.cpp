@@ -67,7 +67,7 @@ plan::Picoseconds time_of(const Query& query, std::size_t element_count,
                         call_of(query, element_count));
 }
 
-/// What the ranks of one node take, which stand for those of all others.
+/// The time of the events of one node, whose ranks stand for those of all other nodes.
 plan::Picoseconds priced_node_time(const Query& query,
                                    const std::function<plan::Plan(Rank)>& plan_of) {
   const Topology& topology = query.topology;
@@ -84,8 +84,8 @@ plan::Picoseconds priced_node_time(const Query& query,
                                 call_of(query, priced_elements(query.request)));
 }
 
-/// Where few ranks are followed all the same, and where very many ranks would have plans that take
-/// long to be made, one node does not stand for all.
+/// Whether one node is followed in place of all.  It is not where all have few messages, nor among
+/// so many ranks that even the plans of one node take long to be made.
 bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
                          const plan::Plan& first) {
   constexpr std::uint32_t ranks_max = 1024;

@@ -22,7 +22,8 @@ module tutti
   implicit none
   public
   private :: add_double, add_doubles, add_floats
-  private :: array_known, as_text, bytes_of, conclude, describe, is_of_blocks, is_reduced, lay_out
+  private :: array_known, as_text, bytes_of, conclude, describe, is_of_blocks, is_of_one_type
+  private :: is_reduced, lay_out
   private :: list_of, ranks_of, reduction_of, refuse, root_of, set_wrong
 
   integer(c_int64_t), parameter :: tutti_second = 1000000000_c_int64_t  ! for timeouts
@@ -528,6 +529,7 @@ contains
     integer(c_int64_t), allocatable, target :: bytes(:), begins(:)
     call describe(source, "source", from, wrong)
     call describe(target, "target", to, wrong)
+    call is_of_one_type(from, to, wrong)
     arguments%source = from%data
     arguments%target = to%data
     call lay_out(to, "target", counts, offsets, ranks_of(communicator), bytes, begins, wrong)
@@ -562,6 +564,7 @@ contains
     integer(c_int64_t), allocatable, target :: bytes(:), begins(:), to_bytes(:), to_begins(:)
     call describe(source, "source", from, wrong)
     call describe(target, "target", to, wrong)
+    call is_of_one_type(from, to, wrong)
     arguments%source = from%data
     arguments%target = to%data
     call lay_out(from, "source", source_counts, source_offsets, ranks_of(communicator), bytes, &
@@ -596,6 +599,7 @@ contains
     integer(c_int64_t), allocatable, target :: bytes(:), begins(:)
     call describe(source, "source", from, wrong)
     call describe(target, "target", to, wrong)
+    if (tutti_rank(communicator) == root_of(root)) call is_of_one_type(from, to, wrong)
     arguments%source = from%data
     arguments%target = to%data
     call lay_out(to, "target", counts, offsets, ranks_of(communicator), bytes, begins, wrong, &
@@ -628,6 +632,7 @@ contains
     integer(c_int64_t), allocatable, target :: bytes(:), begins(:)
     call describe(source, "source", from, wrong)
     call describe(target, "target", to, wrong)
+    if (tutti_rank(communicator) == root_of(root)) call is_of_one_type(from, to, wrong)
     arguments%source = from%data
     arguments%target = to%data
     call lay_out(from, "source", counts, offsets, ranks_of(communicator), bytes, begins, wrong, &
@@ -660,6 +665,7 @@ contains
     integer(c_int64_t), allocatable, target :: each(:)
     call describe(source, "source", from, wrong)
     call describe(target, "target", to, wrong)
+    call is_of_one_type(from, to, wrong)
     allocate(each(tutti_rank_count(communicator)), source=to%element_count)
     if (present(counts)) then
       if (size(counts) == size(each)) then

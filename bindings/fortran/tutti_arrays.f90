@@ -5,7 +5,8 @@ module tutti_arrays
   use tutti_c
   implicit none
   private
-  public :: array_known, as_text, bytes_of, conclude, describe, is_of_blocks, is_reduced, lay_out
+  public :: array_known, as_text, bytes_of, conclude, describe, is_of_blocks, is_of_one_type
+  public :: is_reduced, lay_out
   public :: list_of, ranks_of, reduction_of, refuse, root_of, set_wrong, tutti_fortran_describe
 
   ! As in descriptor.c.
@@ -27,7 +28,7 @@ module tutti_arrays
 
 contains
 
-  ! The first mistake is told.
+  ! Keeps the text of the first mistake.
   subroutine set_wrong(wrong, text)
     character(:), allocatable, intent(inout) :: wrong
     character(*), intent(in) :: text
@@ -49,29 +50,34 @@ contains
     end if
   end subroutine describe
 
-  ! Elements of both kinds are as many, and as long.
+  subroutine is_of_one_type(from, to, wrong)
+    type(array_known), intent(in) :: from, to
+    character(:), allocatable, intent(inout) :: wrong
+    if (from%type /= to%type .or. from%element_bytes /= to%element_bytes) &
+      call set_wrong(wrong, "source and target differ in type")
+  end subroutine is_of_one_type
+
+  ! Source and target have as many elements, of one type.
   subroutine is_reduced(from, to, wrong)
     type(array_known), intent(in) :: from, to
     character(:), allocatable, intent(inout) :: wrong
     if (from%element_count /= to%element_count) &
       call set_wrong(wrong, "source and target differ in size")
-    if (from%type /= to%type .or. from%element_bytes /= to%element_bytes) &
-      call set_wrong(wrong, "source and target differ in type")
+    call is_of_one_type(from, to, wrong)
   end subroutine is_reduced
 
-  ! The one buffer has a block as long as the other one for each rank.
+  ! `all` has room for a block like `block` of each rank.
   subroutine is_of_blocks(all, name, block, rank_count, wrong)
     type(array_known), intent(in) :: all, block
     character(*), intent(in) :: name
     integer(c_int64_t), intent(in) :: rank_count
     character(:), allocatable, intent(inout) :: wrong
-    if (all%element_bytes /= block%element_bytes) &
-      call set_wrong(wrong, "source and target differ in type")
+    call is_of_one_type(all, block, wrong)
     if (all%element_count /= block%element_count * rank_count) &
       call set_wrong(wrong, name // " needs room for the elements of the other buffer once a rank")
   end subroutine is_of_blocks
 
-  ! What C refuses on every rank if something is wrong here.
+  ! The length of an array; if something is wrong, -1, which C refuses on every rank.
   function bytes_of(known, wrong) result(bytes)
     type(array_known), intent(in) :: known
     character(:), allocatable, intent(in) :: wrong
@@ -93,13 +99,33 @@ contains
     if (present(root)) rank = root
   end function root_of
 
+  ! Whether elements of an array can be taken for what the reduction says they are.  Fortran has no
+  ! unsigned integers, and reals of 2 bytes only in integers of that size.
+  pure logical function is_taken_as(known, type)
+    type(array_known), intent(in) :: known
+    integer(c_int32_t), intent(in) :: type
+    select case (type)
+    case (TUTTI_UINT32)
+      is_taken_as = known%type == TUTTI_INT32
+    case (TUTTI_UINT64)
+      is_taken_as = known%type == TUTTI_INT64
+    case (TUTTI_FLOAT16, TUTTI_BFLOAT16)
+      is_taken_as = known%type == TUTTI_OTHER .and. known%element_bytes == 2
+    case default
+      is_taken_as = known%type == type
+    end select
+  end function is_taken_as
+
   function reduction_of(given, known, wrong) result(reduction)
     type(tutti_reduction), intent(in) :: given
     type(array_known), intent(in) :: known
     character(:), allocatable, intent(inout) :: wrong
     type(tutti_reduction) :: reduction
     reduction = given
-    if (given%which /= TUTTI_USER) then
+    if (given%which /= TUTTI_USER .and. given%type /= TUTTI_OTHER) then
+      if (.not. is_taken_as(known, given%type)) &
+        call set_wrong(wrong, "source has elements of another type than the reduction")
+    else if (given%which /= TUTTI_USER) then
       if (known%type == TUTTI_OTHER) &
         call set_wrong(wrong, "source has elements that no operator by name combines: " // &
           "expected integer or real of 4 or 8 bytes, or pass tutti_user_operator()")
@@ -114,7 +140,7 @@ contains
     end if
   end function reduction_of
 
-  ! Blocks in bytes.  Where they do not count, they are empty.
+  ! Blocks in bytes.  Away from the root (`counts_here` is false) all of them are empty.
   subroutine lay_out(known, name, counts, offsets, rank_count, bytes, begins, wrong, counts_here)
     type(array_known), intent(in) :: known
     character(*), intent(in) :: name
@@ -161,7 +187,8 @@ contains
     list%count = size(values)
   end function list_of
 
-  ! The library refused what stands for a mistake that was found here; this is told instead.
+  ! The library has refused the length that stands for a mistake that was found here: its
+  ! text is replaced by that of the mistake.
   subroutine refuse(wrong, result, why)
     character(:), allocatable, intent(in) :: wrong
     integer(c_int32_t), intent(in) :: result

@@ -141,28 +141,30 @@ inline py::object failure_of(const CommunicatorObject& self) {
 /// Zeroed memory that peers may write, as an array; the segment lives as long as any view of it.
 inline py::array allocate(const Communicators& self, const py::object& shape,
                           const py::object& dtype, const std::string& scope) {
-  const py::module_ numpy = py::module_::import("numpy");
-  const py::dtype type = numpy.attr("dtype")(dtype);
+  std::optional<py::dtype> type;
   std::vector<py::ssize_t> extents;
-  std::size_t bytes = static_cast<std::size_t>(type.itemsize());
-  std::string wrong;
+  std::size_t bytes = 0;
+  std::optional<std::string> wrong;
   Scope whose = Scope::rank;
+  // Whatever is wrong here is refused on every rank, so that none waits for this one.
   try {
+    type = py::module_::import("numpy").attr("dtype")(dtype).cast<py::dtype>();
+    bytes = static_cast<std::size_t>(type->itemsize());
     const py::object all =
-        py::isinstance<py::int_>(shape) ? py::object(py::make_tuple(shape)) : shape;
+        PyIndex_Check(shape.ptr()) != 0 ? py::object(py::make_tuple(shape)) : shape;
     for (const auto extent : counts_of<std::size_t>("shape", all)) {
       if (extent > SIZE_MAX / 2 / std::max<std::size_t>(bytes, 1))
         throw Refused("shape: more elements than there is memory");
       bytes *= extent;
       extents.push_back(static_cast<py::ssize_t>(extent));
     }
-    if (type.attr("hasobject").cast<bool>())
-      throw Refused("dtype " + text_of(type) + ": a segment holds no Python objects");
+    if (type->attr("hasobject").cast<bool>())
+      throw Refused("dtype " + text_of(*type) + ": a segment holds no Python objects");
     if (scope == "node")
       whose = Scope::node;
     else if (scope != "rank")
       throw Refused("scope \"" + scope + "\": expected one of rank, node");
-  } catch (const Refused& error) {
+  } catch (const std::exception& error) {
     wrong = error.what();
   }
   const Use use(self->context);
@@ -170,11 +172,11 @@ inline py::array allocate(const Communicators& self, const py::object& shape,
   segment->context = self->context;
   segment->communicator = self;
   set_up(*self->exchange, [&] {
-    if (!wrong.empty()) detail::refuse(*self->value, "allocate", wrong.c_str());
+    if (wrong) detail::refuse(*self->value, "allocate", wrong->c_str());
     segment->value.emplace(self->value->allocate(bytes, whose));
     return true;
   });
-  return py::array(type, extents, segment->value->data(), py::cast(segment));
+  return py::array(*type, extents, segment->value->data(), py::cast(segment));
 }
 
 inline void add_communicator(py::module_& module) {

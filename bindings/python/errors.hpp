@@ -17,27 +17,31 @@ inline ErrorTypes& error_types() {
   return types;
 }
 
+/// `code` and `peer` of each type are those of errors that are raised without them.
 inline void make_error_types(py::module_& module) {
-  const auto make = [&](const char* name, const py::tuple& bases, const char* text) {
+  const auto make = [&](const char* name, const py::tuple& bases, const char* code,
+                        const char* text) {
     PyObject* const type = PyErr_NewExceptionWithDoc((std::string("tutti.") + name).c_str(), text,
                                                      bases.ptr(), nullptr);
     if (type == nullptr) throw py::error_already_set();
     module.attr(name) = py::handle(type);
+    py::handle(type).attr("code") = code;
+    py::handle(type).attr("peer") = py::none();
     return py::handle(type);
   };
   ErrorTypes& types = error_types();
   const auto also = [&](PyObject* other) { return py::make_tuple(types.error, py::handle(other)); };
-  types.error = make("Error", py::make_tuple(py::handle(PyExc_RuntimeError)),
+  types.error = make("Error", py::make_tuple(py::handle(PyExc_RuntimeError)), "system",
                      "What tutti could not do.  `code` is a word for programs.");
-  types.invalid_argument = make("InvalidArgument", also(PyExc_ValueError),
+  types.invalid_argument = make("InvalidArgument", also(PyExc_ValueError), "invalid_argument",
                                 "The caller's value cannot work; all ranks get this.");
-  types.timed_out = make("TimedOut", also(PyExc_TimeoutError),
+  types.timed_out = make("TimedOut", also(PyExc_TimeoutError), "timed_out",
                          "The time is over.  An operation is still in flight: wait again.");
-  types.peer_failed = make("PeerFailed", py::make_tuple(types.error),
+  types.peer_failed = make("PeerFailed", py::make_tuple(types.error), "peer_failed",
                            "A rank is gone; `peer` is its number, or None.");
-  types.transport_failed =
-      make("TransportFailed", py::make_tuple(types.error), "The network refused to transport.");
-  types.aborted = make("Aborted", py::make_tuple(types.error), "A rank gave up.");
+  types.transport_failed = make("TransportFailed", py::make_tuple(types.error), "transport_failed",
+                                "The network refused to transport.");
+  types.aborted = make("Aborted", py::make_tuple(types.error), "aborted", "A rank gave up.");
 }
 
 [[noreturn]] inline void raise(py::handle type, const std::string& text, const char* code,

@@ -51,12 +51,25 @@ inline std::optional<Buffer> buffer_in_place_of(const OperationObject& self, con
   }
 }
 
+/// Arrays of one size may be one array, but overlap in no other way.  A source of another size may
+/// lie in its block of the target.
+inline void require_equal_or_apart(const std::optional<Buffer>& source,
+                                   const std::optional<Buffer>& target) {
+  if (!source || !target || source->data == target->data || source->bytes() != target->bytes())
+    return;
+  const auto* const from = static_cast<const std::byte*>(source->data);
+  const auto* const into = static_cast<const std::byte*>(target->data);
+  if (from < into + target->bytes() && into < from + source->bytes())
+    throw py::value_error("source and target overlap; they may be equal or apart");
+}
+
 inline void start_on(OperationObject& self, const py::object& source, const py::object& target) {
   const Use use(self.context);
   require_at_rest(self);
   if (self.is_in_place) throw py::type_error("start: expected one buffer for a broadcast");
   auto new_source = buffer_in_place_of(self, "source", self.made_source, source, false);
   auto new_target = buffer_in_place_of(self, "target", self.made_target, target, true);
+  require_equal_or_apart(new_source, new_target);
   self.source = std::move(new_source);
   self.target = std::move(new_target);
   require_success(*self.communicator,

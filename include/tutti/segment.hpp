@@ -37,11 +37,11 @@ enum class Scope : std::uint8_t {
 /// allgather may lie anywhere.  The root of such a broadcast waits until the ranks to which it
 /// sends have entered the call, and until those of its node have read everything.
 ///
-/// So does an allreduce of 1 MiB and more where ranks share nodes, if on all ranks source and
-/// target lie in segments (registered buffers do not suffice) and the operator commutes: on a
-/// single node, or on up to 9 of which none has more than twice the ranks of another
-/// (Operation::algorithm() is "lanes_zero_copy").  Results of reproducible agreement where order
-/// shows go as ever.
+/// Ranks that share nodes also do an allreduce of 1 MiB and more without copies, if source and
+/// target lie in segments on all ranks (registered buffers do not suffice) and the operator
+/// commutes: on a single node, or on up to 9 of which none has more than twice the ranks of another
+/// (Operation::algorithm() is "lanes_zero_copy").  Reproducible results whose bits show the order
+/// of operands are computed with copies.
 ///
 /// The upper limits are 1 GiB for a broadcast; for an allgather 1024 ranks, and blocks of 64 MiB
 /// with up to 256 ranks, 32 MiB with 512, 16 MiB with 1024 (8 MiB floor(2048 / P) with P ranks).

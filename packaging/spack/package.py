@@ -1,4 +1,4 @@
-# Recipe for Spack (0.20 or later): copy this file to var/spack/repos/builtin/packages/tutti/, or to
+# Recipe for Spack (0.22 or later): copy this file to var/spack/repos/builtin/packages/tutti/, or to
 # packages/tutti/ of a repository of your own (spack repo create), and then
 #   spack install tutti +mpi ^openmpi
 from spack.package import *

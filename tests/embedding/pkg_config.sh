@@ -5,17 +5,12 @@
 # pkg_config.sh CMAKE BUILD SOURCE CC CXX
 set -eu
 cmake=$1 build=$2 source=$3 c=$4 cxx=$5
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+. "$(dirname "$0")/../support/scratch.sh"
 command -v pkg-config >/dev/null || { echo "skipped: pkg-config is not installed"; exit 77; }
 "$cmake" --install "$build" --prefix "$scratch/first" >"$scratch/log" 2>&1 ||
   { cat "$scratch/log"; exit 1; }
 prefix=$scratch/prefix
 mv "$scratch/first" "$prefix"
-fail() {
-  echo "FAILED: $*"
-  exit 1
-}
 file=$(find "$prefix" -name tutti.pc)
 [ -n "$file" ] || fail "no tutti.pc is installed"
 export PKG_CONFIG_PATH=${file%/*}

@@ -11,6 +11,7 @@ foreach(ranks 1 3)
 endforeach()
 tutti_mpi_test(pmix_late 3 pmix_exchange_test late)
 tutti_mpi_test(pmix_told 3 pmix_exchange_test told)
+tutti_mpi_test(pmix_left 3 pmix_exchange_test left)
 tutti_mpi_test(pmix_death 3 pmix_exchange_test death)
 # The launcher would end the job, and would say that a rank was killed.
 set_tests_properties(pmix_death PROPERTIES

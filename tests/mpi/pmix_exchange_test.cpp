@@ -1,7 +1,9 @@
-// pmix_exchange_test meet|late|death|told|refused: ranks that a PMIx server has started meet, are
-// late, die, are told that one has died; without a server, the refusal says what to do.
+// pmix_exchange_test meet|late|death|told|left|refused: ranks that a PMIx server has started meet,
+// are late, die, are told that one has died, also after one that had left; without a server, the
+// refusal says what to do.
 #include <pmix.h>
 
+#include <tutti/pmix_exchange.h>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -9,11 +11,9 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <tutti/pmix_exchange.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
-
-#include "bootstrap/pmix_exchange.h"
-#include "bootstrap/pmix_exchange.hpp"
 
 namespace tutti {
 namespace {
@@ -60,13 +60,20 @@ int late() {
   }
   try {
     (void)pmix_exchange(500ms);
+    return wrong("nobody was missed");
   } catch (const Error& error) {
     const bool named = std::strstr(error.what(), "have called it within 500 ms") != nullptr;
     if (error.code() != ErrorCode::timed_out || !named) return wrong(error.what());
-    std::this_thread::sleep_for(1500ms);  // the others' launcher would end rank 1
-    return 0;
   }
-  return wrong("nobody was missed");
+  // PMIx cannot try again.
+  try {
+    (void)pmix_exchange(10s);
+    return wrong("it is tried again");
+  } catch (const Error& error) {
+    if (std::strstr(error.what(), "start the job again") == nullptr) return wrong(error.what());
+  }
+  std::this_thread::sleep_for(1500ms);  // the others' launcher would end rank 1
+  return 0;
 }
 
 /// Whether the death of rank 1 is heard of within two seconds.
@@ -90,14 +97,11 @@ int death() {
   return hear(*exchange);
 }
 
-/// PMIx tells each process that rank 1 has died, as it does when a node has vanished, while its
-/// connections live.
-int told() {
-  const auto exchange = pmix_exchange();
-  exchange->barrier(10s);
+/// As PMIx tells this process when a node has vanished: that this rank has died.
+pmix_status_t tell_of_death(std::uint32_t rank) {
   pmix_proc_t dead{};
   std::strncpy(dead.nspace, std::getenv("PMIX_NAMESPACE"), sizeof dead.nspace - 1);
-  dead.rank = 1;
+  dead.rank = rank;
   pmix_info_t whom{};
   std::strncpy(whom.key, PMIX_EVENT_AFFECTED_PROC, sizeof whom.key - 1);
   whom.value.type = PMIX_PROC;
@@ -105,8 +109,38 @@ int told() {
   const auto ignore = [](pmix_status_t, void*) {};  // without one it waits
   const pmix_status_t status = PMIx_Notify_event(PMIX_ERR_PROC_ABORTED, &dead,
                                                  PMIX_RANGE_PROC_LOCAL, &whom, 1, ignore, nullptr);
-  if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED)
+  return status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status;
+}
+
+/// PMIx tells each process that rank 1 has died, while its connections live.
+int told() {
+  const auto exchange = pmix_exchange();
+  exchange->barrier(10s);
+  if (const pmix_status_t status = tell_of_death(1); status != PMIX_SUCCESS)
     return wrong(PMIx_Error_string(status));
+  return hear(*exchange);
+}
+
+/// Rank 2 leaves in good order and is said to have died, which nobody cares about; then rank 1 is.
+int left() {
+  auto exchange = pmix_exchange();
+  exchange->barrier(10s);
+  if (exchange->self() == Rank{2}) {
+    exchange.reset();
+    std::this_thread::sleep_for(2s);  // the launcher would end the others
+    return 0;
+  }
+  for (int tenths = 0; !exchange->has_left(Rank{2}); ++tenths) {
+    if (tenths == 50) return wrong("rank 2 has not left");
+    std::this_thread::sleep_for(100ms);
+  }
+  for (const std::uint32_t rank : {2u, 1u}) {
+    if (const pmix_status_t status = tell_of_death(rank); status != PMIX_SUCCESS)
+      return wrong(PMIx_Error_string(status));
+    std::this_thread::sleep_for(200ms);
+    if (rank == 2 && exchange->incident().kind != Incident::Kind::none)
+      return wrong("rank 2 is missed");
+  }
   return hear(*exchange);
 }
 
@@ -129,9 +163,10 @@ int main(int count, char** arguments) {
     if (mode == "late") return tutti::late();
     if (mode == "death") return tutti::death();
     if (mode == "told") return tutti::told();
+    if (mode == "left") return tutti::left();
     if (mode == "refused") return tutti::refused();
   } catch (const std::exception& error) {
     return tutti::wrong(error.what());
   }
-  return tutti::wrong("expected meet, late, death, told or refused");
+  return tutti::wrong("expected meet, late, death, told, left or refused");
 }

@@ -8,12 +8,7 @@ cpack=$1 build=$2 source=$3
 for tool in dpkg-deb dpkg-shlibdeps pkg-config; do
   command -v $tool >/dev/null || { echo "skipped: $tool is not installed"; exit 77; }
 done
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-fail() {
-  echo "FAILED: $*"
-  exit 1
-}
+. "$(dirname "$0")/../support/scratch.sh"
 mkdir "$scratch/packages" "$scratch/upper" "$scratch/work" "$scratch/root"
 cd "$scratch/packages"
 "$cpack" --config "$build/CPackConfig.cmake" -B "$scratch/packages" >"$scratch/log" 2>&1 ||

@@ -80,6 +80,23 @@ refused "a prefix without programs" 'was installed without its component "tools"
 refused "a project without a language" 'has neither among its LANGUAGES' "$scratch/bare" REQUIRED
 refused "a version of another interface" 'requested version "0.0"' "$prefix" 0.0 REQUIRED
 
+# An optional part for MPI asks for no MPI, and the compiler may be MPI's own.
+if [ -n "$mpicc" ]; then
+  mkdir "$scratch/found"
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(found LANGUAGES C)' \
+    'find_package(tutti REQUIRED ${PARTS})' 'if(NOT "${tutti_mpi_FOUND}" STREQUAL "${EXPECTED}")' \
+    '  message(FATAL_ERROR "tutti_mpi_FOUND is ${tutti_mpi_FOUND}")' 'endif()' >"$scratch/found/CMakeLists.txt"
+  # found COMPILER PARTS TRUE|FALSE ARGUMENT...: whether the project has tutti::mpi.
+  found() {
+    local compiler=$1 parts=$2 expected=$3
+    shift 3
+    quietly "$cmake" -S "$scratch/found" -B "$scratch/found/$expected" -D CMAKE_PREFIX_PATH="$prefix" \
+      -D CMAKE_C_COMPILER="$compiler" -D PARTS="$parts" -D EXPECTED="$expected" "$@"
+  }
+  found "$c" "OPTIONAL_COMPONENTS;mpi" FALSE -D CMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+  found "$mpicc" "COMPONENTS;mpi" TRUE
+fi
+
 # The recipes say what the project knows: options, and its version.
 for recipe in "$source"/packaging/spack/package.py "$source"/packaging/easybuild/*.eb; do
   python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$recipe" || fail "$recipe"

@@ -35,7 +35,7 @@ static tutti_status allgather(void* rank, const void* own, void* all, size_t byt
     const size_t piece = bytes - at < 4096 ? bytes - at : 4096;
     if (send(socket_of_peer, (const char*)own + at, piece, MSG_NOSIGNAL) != (ssize_t)piece ||
         recv(socket_of_peer, to + peer + at, piece, MSG_WAITALL) != (ssize_t)piece)
-      return TUTTI_ERROR_PEER_FAILED;
+      return TUTTI_PEER_FAILED;
     at += piece;
   }
   return TUTTI_OK;

@@ -4,12 +4,7 @@
 # two_versions.sh PACKAGING SOURCE CC CXX
 set -eu
 packaging=$1 source=$2 c=$3 cxx=$4
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-fail() {
-  echo "FAILED: $*"
-  exit 1
-}
+. "$(dirname "$0")/../support/scratch.sh"
 name=$(readelf -d "$packaging/libtutti.so" | sed -n 's/.*SONAME.*\[libtutti\.so\.\(.*\)\]/\1/p')
 [ -n "$name" ] || fail "libtutti.so has no SONAME with a version"
 cp "$packaging/libtutti.so" "$scratch/libtutti.so.$name"

@@ -4,12 +4,7 @@
 # without_device.sh LIBRARY SOURCE CC CMAKE
 set -eu
 library=$1 source=$2 c=$3 cmake=$4
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-fail() {
-  echo "FAILED: $*"
-  exit 1
-}
+. "$(dirname "$0")/../support/scratch.sh"
 if nm -C "$library" | grep -E ' [TtVv] .*(SoftDevice|verbs::soft::Process)'; then fail "it has the device"; fi
 cat >"$scratch/main.c" <<'C'
 #include <stdio.h>

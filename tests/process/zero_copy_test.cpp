@@ -189,7 +189,7 @@ bool is_sum(std::span<const std::uint64_t> result, std::uint32_t rank_count, std
   return true;
 }
 
-/// Not commutative in a sum of doubles: bits tell whether ranks agree.
+/// Sums of these are rounded, so their bits show in which order ranks have added.
 double share_of(std::uint32_t rank, std::uint64_t call, std::size_t i) {
   return 1.0 / static_cast<double>(3 + rank + call + i % 1001);
 }
@@ -521,7 +521,7 @@ TEST(ZeroCopy, misuse_ends_the_program) {
   }
 }
 
-// Ranks of its node would read what they do not know.
+// The ranks of its node map segments only, and could not read such a source.
 TEST(ZeroCopy, a_source_outside_that_a_node_reads_ends_the_program) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_for(exchange, {2, {2}}));

@@ -36,9 +36,9 @@
 // A part is combined by one rank of each node, and by one over the nodes, so that all ranks get the
 // same bits.  Operands are in no order of ranks.
 //
-// Who tells of its source hears, part by part, that it has been combined: it is told of the result,
-// or has sent it.  Who tells of its target hears from each reader when that has read everything.
-// So each pair of peers stays in step, and two copies of the registers are enough.
+// A rank completes a call only when nobody reads its buffers any more: whoever combines a part of
+// its source tells it of the result, and whoever reads its target acknowledges at the end.  So each
+// pair of peers stays in step, and two copies of the registers are enough.
 //
 // Literature: lanes.hpp; chunked_fold.hpp for what happens across; for combining in place of
 // copying, rooted/single_copy.hpp.
@@ -58,10 +58,10 @@ struct ZeroCopyLanes {
   std::uint16_t pieces = 1;            // of each part
 };
 
-/// Lanes times nodes times pieces: as many parts has the plan.
+/// The number of parts of the plan: lanes times nodes times pieces.
 std::uint32_t zero_copy_parts(const ZeroCopyLanes& shape);
 
-/// Whether slots and parts suffice.
+/// Whether a node has several ranks, and the plan needs no more slots than there may be.
 bool is_zero_copy_allreduce(const ZeroCopyLanes& shape);
 
 /// Allreduce of `self`, for operators that commute.  Needs is_zero_copy_allreduce(shape), and ranks

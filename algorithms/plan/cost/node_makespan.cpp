@@ -177,9 +177,9 @@ class Events {
     Picoseconds time_ = 0;
   };
 
-  /// Slots may be numbered by who sends, so that what the rank sends to others is not what it
-  /// awaits itself: then those of a round come in the other order than they are awaited in, as they
-  /// do for some rank.
+  /// Messages for other nodes come back to this one, and have to land in slots that it awaits.
+  /// Where slots are numbered by senders, they would not.  Then the messages of a round get the
+  /// slots that are awaited in it, in reverse: for some rank that is the order in which they come.
   void number_slots(std::uint32_t rank) {
     std::vector<Step>& steps = ranks_[rank].reordered;
     std::vector<Step*> puts;

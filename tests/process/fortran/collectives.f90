@@ -57,6 +57,10 @@ contains
     call tutti_allreduce(all, i4, i4_all, tutti_reduction(TUTTI_MAX), operation)
     call run(operation, "allreduce of int32")
     call expect(all_of(i4_all == row(ranks - 1, 4)), "allreduce of int32")
+    i4 = merge(-1, 1, me == 0)  ! -1 is the greatest number without a sign
+    call tutti_allreduce(all, i4, i4_all, tutti_reduction(TUTTI_MAX, TUTTI_UINT32), operation)
+    call run(operation, "allreduce of integers without a sign")
+    call expect(all_of(i4_all == -1), "allreduce of integers without a sign")
     i8 = reshape(row(me, 4), [2, 2])
     call tutti_allreduce(all, i8, i8_all, tutti_reduction(TUTTI_SUM), operation, &
       agreement=TUTTI_REPRODUCIBLE, algorithm=TUTTI_ALGORITHM_RECURSIVE_MULTIPLYING, &
@@ -257,12 +261,15 @@ contains
 
   subroutine mistakes()
     real(real64), target :: x(4), y(4)
+    real(real32), target :: few(4)
     integer(int16), target :: short(4)
     integer(int64), target :: long(4)
     type(tutti_operation) :: operation
     type(tutti_failure) :: failure
     integer(int32) :: status
     x = 0
+    few = 0
+    long = 0
     short = 0
     call tutti_allreduce(all, x(::2), y(1:2), tutti_reduction(TUTTI_SUM), operation, &
       status=status, failure=failure)
@@ -299,6 +306,29 @@ contains
     call tutti_reduce_scatter(all, x, y(1:1), tutti_reduction(TUTTI_SUM), operation, &
       status=status, failure=failure)
     call refused(status, failure, "source: expected the blocks of all ranks")
+    ! Elements of other sizes would be read and written beyond the arrays.
+    call tutti_allgatherv(all, few(1:1), x(1:3), [1_int64, 1_int64, 1_int64], operation, &
+      status=status, failure=failure)
+    call refused(status, failure, "source and target differ in type")
+    call tutti_alltoallv(all, x(1:3), [1_int64, 1_int64, 1_int64], few(1:3), &
+      [1_int64, 1_int64, 1_int64], operation, status=status, failure=failure)
+    call refused(status, failure, "source and target differ in type")
+    call tutti_gatherv(all, x(1:1), few(1:3), [1_int64, 1_int64, 1_int64], operation, &
+      status=status, failure=failure)
+    if (me == 0) call refused(status, failure, "source and target differ in type")
+    call expect(status < 0, "a type of the root alone")
+    call tutti_scatterv(all, few(1:3), x(1:1), [1_int64, 1_int64, 1_int64], operation, &
+      status=status, failure=failure)
+    if (me == 0) call refused(status, failure, "source and target differ in type")
+    call expect(status < 0, "a type of the root alone")
+    call tutti_reduce_scatter(all, x(1:3), few(1:1), tutti_reduction(TUTTI_SUM), operation, &
+      status=status, failure=failure)
+    call refused(status, failure, "source and target differ in type")
+    call tutti_allgather(all, long(1:1), x(1:3), operation, status=status, failure=failure)
+    call refused(status, failure, "source and target differ in type")
+    call tutti_allreduce(all, x, y, tutti_reduction(TUTTI_SUM, TUTTI_FLOAT), operation, &
+      status=status, failure=failure)
+    call refused(status, failure, "source has elements of another type than the reduction")
     call tutti_allreduce(all, x, y, tutti_reduction(TUTTI_BIT_AND), operation, status=status, &
       failure=failure)
     call expect(status < 0, "a bitwise operator of real elements")

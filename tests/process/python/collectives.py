@@ -190,14 +190,19 @@ def calls(c):
         operation.start()
         operation.wait(TIMEOUT)
         expect_equal(target, sum(row(r, 2, call) for r in range(RANKS)), "a later call")
-    others = row(c.rank, 2, 9), np.zeros(2)
+    others, three = (row(c.rank, 2, 9), np.zeros(2)), np.zeros(3)
     operation.start(*others)
     operation.wait()
     expect_equal(others[1], sum(row(r, 2, 9) for r in range(RANKS)), "other buffers")
+    others[1][:] = row(c.rank, 2, 10)
+    operation.start(others[1], others[1])
+    operation.wait()
+    expect_equal(others[1], sum(row(r, 2, 10) for r in range(RANKS)), "the target as source")
     for wrong, text in (((np.zeros(3), others[1]), "source has 3 elements of float64: the operation "
                          "was made for 2 of float64"),
                         ((others[0], np.zeros(2, np.int64)), "target has 2 elements of int64"),
                         ((others[0], None), "target is NoneType"),
+                        ((three[:2], three[1:]), "source and target overlap"),
                         ((others[0][::-1], others[1]), "source is not contiguous")):
         refused(lambda: operation.start(*wrong), text, kind=ValueError)
     refused(lambda: operation.start(others[0]), "expected source and target", kind=TypeError)
@@ -429,7 +434,16 @@ def mistakes(c):
         error = refused(call, text)
         expect(isinstance(error, ValueError) and error.code == "invalid_argument", error)
     refused(lambda: c.allreduce(good, out, "band"), "operator", kind=tutti.Error)
+    # What is refused here has a code, too.
+    for text, call in (("values is int", lambda: tutti.ExactSum().add(3)),
+                       ("combine is no function", lambda: tutti.user_operator(0))):
+        expect(refused(call, text).code == "invalid_argument", text)
+    expect(c.allocate(np.int64(3)).shape == (3,), "a shape of NumPy's integers")
     # A mistake on one rank is an error on all of them, and the communicator stays usable.
+    for shape, dtype, text in ((1.5, "f8", "object is not iterable"), (4, "f9", "not understood"),
+                               (4, "O", "a segment holds no Python objects")):
+        refused(lambda: c.allocate(*((shape, dtype) if c.rank == 1 else (4, "f8"))), text,
+                kind=tutti.Error)
     error = refused(lambda: c.allreduce(good[::2] if c.rank == 2 else good[:2], out[:2]),
                     "not contiguous" if c.rank == 2 else "rank 2", kind=tutti.Error)
     expect(error.code == ("invalid_argument" if c.rank == 2 else error.code), error)
@@ -481,8 +495,9 @@ def main():
     tutti.run_local(2, give_up)
     results = tutti.run_local(2, die, check=False)
     expect(results == [(5, 0), (0, signal.SIGKILL)], results)
-    refused(lambda: tutti.run_local(2, lambda exchange: sys.exit(exchange is None or 3)),
-            "rank 0 ended with status 3, rank 1 ended with status 3", kind=tutti.Error)
+    error = refused(lambda: tutti.run_local(2, lambda exchange: sys.exit(exchange is None or 3)),
+                    "rank 0 ended with status 3, rank 1 ended with status 3", kind=tutti.Error)
+    expect((error.code, error.peer) == ("system", None), (error.code, error.peer))
     refused(lambda: tutti.run_local(0, body), "rank_count", kind=tutti.InvalidArgument)
     expect(re.fullmatch(r"\d+\.\d+\.\d+", tutti.__version__), tutti.__version__)
     print("passed")

@@ -1,5 +1,5 @@
-// Promise: what reproducible allreduces over all ranks are priced by, without any plan, is about
-// the recurrence of all events.
+// Promise: the price of reproducible allreduces over all ranks, which is computed without a plan,
+// is about what the recurrence of all events gives.
 #include "tune/canonical_time.hpp"
 
 #include <gtest/gtest.h>

@@ -140,6 +140,27 @@ TEST(ChoiceByKnowledge, is_what_the_first_rule_says_that_serves) {
       << "nobody has told that there is room for it";
 }
 
+// A plan that writes into targets between ranks of a node gives wrong results.
+TEST(ChoiceByKnowledge, rules_take_segments_only_as_calls_that_ask_for_the_same_do) {
+  CollectiveRequest request = allreduce_of(4u << 20, Agreement::identical);
+  request.zero_copy = true;
+  for (const Algorithm algorithm :
+       {Algorithm::chunked_fold, Algorithm::ring, Algorithm::recursive_multiplying})
+    for (const Topology& topology : {nodes_of(1, 2), nodes_of(2, 2), nodes_of(1, 4)}) {
+      ASSERT_EQ(choose(request, topology, known({}, {})).name(), "lanes_zero_copy");
+      for (const Across across : {Across::automatic, Across::flat}) {
+        const Rule rule{.algorithm = algorithm, .across = across};
+        const Choice choice = choose(request, topology, known({rule}, {}));
+        EXPECT_NE(choice.name(), "lanes_zero_copy");
+        EXPECT_FALSE(choice.first_plan().zero_copy) << choice.name();
+      }
+    }
+  // Each rank on a node of its own.
+  const Choice fold =
+      choose(request, nodes_of(4), known({{.algorithm = Algorithm::chunked_fold}}, {}));
+  EXPECT_TRUE(fold.first_plan().zero_copy) << fold.name();
+}
+
 TEST(ChoiceByKnowledge, corrections_of_a_family_change_what_is_cheapest) {
   const CollectiveRequest request = allreduce_of(8, Agreement::identical);
   const Topology topology = nodes_of(13);

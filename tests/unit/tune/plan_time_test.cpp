@@ -1,4 +1,4 @@
-// Promise: what one node takes that stands for all is about the recurrence of all events.
+// Promise: the time of one node that stands for all is about that of the events of all nodes.
 #include "tune/plan_time.hpp"
 
 #include <gtest/gtest.h>
