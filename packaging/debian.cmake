@@ -59,9 +59,7 @@ if(TARGET tutti_pmix)
   tutti_package(pmix tutti-pmix libs "libtutti0 ${same}"
     "Collectives with the latency of the wire: on the ranks of PMIx"
     "The library by which ranks find each other that a launcher with a PMIx server has started, without MPI.")
-  set(CPACK_DEBIAN_PMIX_PACKAGE_SUGGESTS libtutti-dev)
-  # For the archive.
-  set(CPACK_DEBIAN_PMIX_PACKAGE_RECOMMENDS libpmix-dev)
+  set(CPACK_DEBIAN_PMIX_PACKAGE_SUGGESTS "libtutti-dev, libpmix-dev")  # the latter for the archive
 endif()
 # An archive and modules: only what is compiled against it needs it, and its compiler has to read them.
 if(TARGET tutti_fortran)

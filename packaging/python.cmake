@@ -11,8 +11,9 @@ if 'deb_system' in sysconfig.get_scheme_names(): print('', folder('deb_system'),
   OUTPUT_VARIABLE python COMMAND_ERROR_IS_FATAL ANY)
 list(GET python 0 python_version)
 list(GET python 1 python_folder)
-set(TUTTI_INSTALL_PYTHON ${python_folder} CACHE STRING
-  "Where the package for Python is installed: a folder below the prefix, or an absolute one")
+if(TUTTI_INSTALL_PYTHON)
+  set(python_folder ${TUTTI_INSTALL_PYTHON})
+endif()
 configure_file(METADATA.in METADATA @ONLY)
 
 # tutti_install_python(FOLDER COMPONENT [EXCLUDE_FROM_ALL])
@@ -23,7 +24,7 @@ function(tutti_install_python folder component)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/METADATA
     DESTINATION ${folder}/tutti-${PROJECT_VERSION}.dist-info COMPONENT ${component} ${ARGN})
 endfunction()
-tutti_install_python(${TUTTI_INSTALL_PYTHON} python)
+tutti_install_python(${python_folder} python)
 list(LENGTH python length)
 if(length EQUAL 3)
   list(GET python 2 python_folder_debian)

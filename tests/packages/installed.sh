@@ -93,7 +93,7 @@ refused "a version of another interface" 'requested version "0.0"' "$prefix" 0.0
 for recipe in "$source"/packaging/spack/package.py "$source"/packaging/easybuild/*.eb; do
   python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$recipe" || fail "$recipe"
   for option in $(grep -oE 'TUTTI_[A-Z_]+' "$recipe" | sort -u); do
-    grep -Eq "(option|set)\\($option( |\$)" "$source/CMakeLists.txt" || fail "$recipe: there is no $option"
+    grep -Eqs "(option|set|find_program)\\($option( |\$)" "$source/CMakeLists.txt" "$source"/bindings/*/CMakeLists.txt || fail "$recipe: there is no $option"
   done
 done
 ls "$source/packaging/easybuild/tutti-$version".*.eb >/dev/null || fail "EasyBuild's recipe is for another version"
