@@ -188,8 +188,15 @@ for file in $(find "$prefix" -type f -name '*.so*' -not -path '*/softverbs/*'); 
   if grep -vE "^[0-9a-f]+ [A-Z] $names\$" <<<"$exported"; then fail "$file exports these"; fi
 done
 
-# The other MPI, by pkg-config and its own compiler.
+# Fortran over MPI, and the other MPI, by pkg-config and their own compilers.
 export PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name tutti.pc)")
+if [ "$fortran" != none ] && [[ $mpicc == *mpicc.openmpi ]] && command -v mpifort.openmpi >/dev/null; then
+  # shellcheck disable=SC2046 # words
+  OMPI_FC=$fortran quietly mpifort.openmpi "$source/examples/under_mpi_fortran.f90" -o under_mpi_fortran \
+    $(pkg-config --cflags --libs tutti-fortran tutti-mpi-openmpi)
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir tutti) quietly timeout 60 "$@" -n 2 ./under_mpi_fortran
+  grep -qx 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_mpi_fortran says this"; }
+fi
 for file in "$PKG_CONFIG_PATH"/tutti-mpi-*.pc; do
   name=${file##*/tutti-mpi-} name=${name%.pc}
   if [ "$mpicc" != "${mpicc%"$name"}" ] || ! command -v "mpicxx.$name" >/dev/null; then continue; fi
