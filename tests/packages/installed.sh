@@ -124,7 +124,7 @@ if [ "$fortran" != none ]; then
     -D CMAKE_Fortran_COMPILER="$fortran"
   for library in fortran fortran_static; do
     quietly timeout 60 "$scratch/build/with_$library"
-    grep -qx 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "$library says this"; }
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "$library says this"; }
   done
   readelf -d "$scratch/build/with_fortran" | grep -q 'NEEDED.*libtutti\.so\.' || fail "with_fortran has no libtutti.so"
   if readelf -d "$scratch/build/with_fortran_static" | grep 'NEEDED.*libtutti'; then
@@ -158,7 +158,7 @@ if [ -e under_pmix ]; then
   done
   if command -v mpirun.openmpi >/dev/null; then
     quietly timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 ./under_pmix
-    grep -qx 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_pmix says this"; }
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_pmix says this"; }
   fi
 fi
 "$prefix/bin/tutti-softverbs" ibv_devinfo 2>&1 | grep -q soft0 || fail "tutti-softverbs does not show its device"
@@ -176,7 +176,7 @@ PYTHON
   PYTHONPATH=$folder quietly "$python" "$scratch/python.py" "$folder" "$version"
   if "$python" -c 'import numpy' 2>/dev/null; then
     PYTHONPATH=$folder quietly timeout 60 "$python" "$source/examples/dot_product.py"
-    grep -qx 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "the example in Python says this"; }
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "the example in Python says this"; }
   fi
 fi
 # Public names only, in a version but for Python, which looks for one function.
@@ -195,7 +195,7 @@ if [ "$fortran" != none ] && [[ $mpicc == *mpicc.openmpi ]] && command -v mpifor
   OMPI_FC=$fortran quietly mpifort.openmpi "$source/examples/under_mpi_fortran.f90" -o under_mpi_fortran \
     $(pkg-config --cflags --libs tutti-fortran tutti-mpi-openmpi)
   LD_LIBRARY_PATH=$(pkg-config --variable=libdir tutti) quietly timeout 60 "$@" -n 2 ./under_mpi_fortran
-  grep -qx 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_mpi_fortran says this"; }
+  grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_mpi_fortran says this"; }
 fi
 for file in "$PKG_CONFIG_PATH"/tutti-mpi-*.pc; do
   name=${file##*/tutti-mpi-} name=${name%.pc}
