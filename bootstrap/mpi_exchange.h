@@ -15,6 +15,11 @@ extern "C" {
 TUTTI_EXPORT tutti_status tutti_mpi_exchange(MPI_Comm communicator, int64_t timeout_ns,
                                              tutti_exchange** exchange, tutti_failure* failure);
 
+/* Does the same for a communicator of Fortran; its module `tutti` calls this tutti_mpi_exchange. */
+TUTTI_EXPORT tutti_status tutti_mpi_exchange_fortran(MPI_Fint communicator, int64_t timeout_ns,
+                                                     tutti_exchange** exchange,
+                                                     tutti_failure* failure);
+
 #ifdef __cplusplus
 }
 #endif

@@ -55,5 +55,34 @@ foreach(name IN LISTS tutti_packaged_mpis)
   string(TOUPPER mpi-${name} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_SUGGESTS libtutti-dev)
 endforeach()
+if(TARGET tutti_pmix)
+  tutti_package(pmix tutti-pmix libs "libtutti0 ${same}"
+    "Collectives with the latency of the wire: on the ranks of PMIx"
+    "The library by which ranks find each other that a launcher with a PMIx server has started, without MPI.")
+  set(CPACK_DEBIAN_PMIX_PACKAGE_SUGGESTS "libtutti-dev, libpmix-dev")  # the latter for the archive
+endif()
+# An archive and modules: only what is compiled against it needs it, and its compiler has to read them.
+if(TARGET tutti_fortran)
+  set(compiler ${fortran_modules})
+  if(CMAKE_Fortran_COMPILER_ID STREQUAL GNU)
+    string(REGEX MATCH "^[0-9]+" major ${CMAKE_Fortran_COMPILER_VERSION})
+    set(compiler "gfortran-${major} | ${fortran_modules}")
+  endif()
+  tutti_package(fortran libtutti-fortran-dev libdevel "libtutti-dev ${same}, ${compiler}"
+    "Collectives with the latency of the wire: module for Fortran"
+    "The module tutti for Fortran 2018, for arrays of any type and rank.")
+endif()
+if(TARGET tutti_python AND python_folder_debian)
+  # Extensions are for one version of Python, with a minor number.
+  string(REGEX MATCH "[0-9]+$" python_next ${python_version})
+  math(EXPR python_next "${python_next} + 1")
+  tutti_package(python-debian python3-tutti python
+    "python3 (>= ${python_version}~), python3 (<< 3.${python_next}), python3-numpy"
+    "Collectives with the latency of the wire: for Python"
+    "The package tutti, for NumPy arrays and communicators of mpi4py.  It has its own copy of the library.")
+  set(CPACK_DEBIAN_PYTHON-DEBIAN_PACKAGE_SUGGESTS python3-mpi4py)
+  set(CPACK_DEBIAN_PYTHON-DEBIAN_PACKAGE_CONTROL_EXTRA
+    ${CMAKE_CURRENT_SOURCE_DIR}/python3/postinst ${CMAKE_CURRENT_SOURCE_DIR}/python3/prerm)
+endif()
 set(CPACK_DEBIAN_CORE_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_SOURCE_DIR}/triggers)
 include(CPack)

@@ -14,9 +14,6 @@ tutti_mpi_name(mpi_of_compiler)
 install(FILES ${PROJECT_SOURCE_DIR}/bootstrap/mpi_exchange.h ${PROJECT_SOURCE_DIR}/bootstrap/mpi_exchange.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti COMPONENT core-dev)
 
-set(mpi_exports ${CMAKE_CURRENT_BINARY_DIR}/mpi_exports.map)
-configure_file(mpi_exports.map.in ${mpi_exports} @ONLY)
-
 # tutti_package_mpi(NAME FOLDERS folder... LIBRARIES library...)
 function(tutti_package_mpi name)
   cmake_parse_arguments(MPI "" "" "FOLDERS;LIBRARIES" ${ARGN})
@@ -26,38 +23,12 @@ function(tutti_package_mpi name)
   target_link_libraries(${objects} PRIVATE tutti_bootstrap)
   target_include_directories(${objects} SYSTEM PRIVATE ${MPI_FOLDERS})
   target_compile_definitions(${objects} PRIVATE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
-  add_library(tutti_mpi_${name}_archive STATIC $<TARGET_OBJECTS:${objects}>)
-  add_library(tutti_mpi_${name}_shared SHARED $<TARGET_OBJECTS:${objects}>)
-  foreach(kind archive shared)
-    set_target_properties(tutti_mpi_${name}_${kind} PROPERTIES OUTPUT_NAME tutti_mpi_${name}
-      LINKER_LANGUAGE CXX EXPORT_NAME mpi_${name}_${kind}
-      ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
-      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
-    target_link_libraries(tutti_mpi_${name}_${kind} INTERFACE $<INSTALL_INTERFACE:tutti::${kind}>)
-    target_compile_definitions(tutti_mpi_${name}_${kind} INTERFACE
-      OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
-  endforeach()
-  target_link_options(tutti_mpi_${name}_archive INTERFACE
-    $<INSTALL_INTERFACE:LINKER:--exclude-libs,libtutti_mpi_${name}.a>)
-  set_target_properties(tutti_mpi_${name}_shared PROPERTIES VERSION ${PROJECT_VERSION}
-    SOVERSION ${tutti_soversion} LINK_DEPENDS ${mpi_exports} SKIP_BUILD_RPATH ON)
-  # The few internal functions that it needs, which libtutti does not export, come from the archive.
-  # What libtutti has is taken from there, so that there is one of each.
-  target_link_libraries(tutti_mpi_${name}_shared PRIVATE $<TARGET_FILE:tutti_shared>
-    $<TARGET_FILE:tutti_bootstrap> ${MPI_LIBRARIES} Threads::Threads)
-  add_dependencies(tutti_mpi_${name}_shared tutti_shared tutti_bootstrap)
-  target_link_options(tutti_mpi_${name}_shared PRIVATE -Wl,-z,defs
-    -Wl,--version-script=${mpi_exports})
-
-  set(component mpi-${name})
-  install(TARGETS tutti_mpi_${name}_shared tutti_mpi_${name}_archive EXPORT tutti_mpi_${name}
-    LIBRARY COMPONENT ${component} ARCHIVE COMPONENT ${component})
-  install(EXPORT tutti_mpi_${name} NAMESPACE tutti:: FILE tutti-mpi-${name}.cmake
-    DESTINATION ${package_folder} COMPONENT ${component})
+  tutti_package_exchange(NAME mpi_${name} COMPONENT mpi-${name} VERSION MPI FUNCTION mpi_exchange
+    OBJECTS ${objects} LIBRARIES ${MPI_LIBRARIES} DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
   set(mpi_name ${name})
   configure_file(tutti-mpi.pc.in tutti-mpi-${name}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti-mpi-${name}.pc DESTINATION ${pc_folder}
-    COMPONENT ${component})
+    COMPONENT mpi-${name})
 endfunction()
 
 foreach(name IN LISTS TUTTI_INSTALL_MPI)

@@ -28,6 +28,28 @@ module tutti
 
   integer(c_int64_t), parameter :: tutti_second = 1000000000_c_int64_t  ! for timeouts
 
+  ! The ranks of a communicator of MPI (in mpi_f08: communicator%MPI_VAL), and those of a launcher with
+  ! a PMIx server.  Collective; timeout_ns: until all ranks have called it, 0: 30 s.  Who calls them
+  ! links tutti::mpi or tutti::pmix, too.
+  interface
+    function tutti_mpi_exchange(communicator, timeout_ns, exchange, failure) &
+        bind(c, name="tutti_mpi_exchange_fortran")
+      import
+      integer(c_int), value :: communicator
+      integer(c_int64_t), value :: timeout_ns
+      type(tutti_exchange), intent(out) :: exchange
+      type(tutti_failure), intent(inout), optional :: failure
+      integer(c_int32_t) :: tutti_mpi_exchange
+    end function tutti_mpi_exchange
+    function tutti_pmix_exchange(timeout_ns, exchange, failure) bind(c)
+      import
+      integer(c_int64_t), value :: timeout_ns
+      type(tutti_exchange), intent(out) :: exchange
+      type(tutti_failure), intent(inout), optional :: failure
+      integer(c_int32_t) :: tutti_pmix_exchange
+    end function tutti_pmix_exchange
+  end interface
+
   ! Adds a number, or an array, to an exact sum.
   interface tutti_add
     module procedure add_double, add_doubles, add_floats

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Promise: a project that embeds tutti builds the library, and nothing else that it does not link; and
-# a project that links tutti_mpi finds it.
+# a project that links tutti_mpi or tutti_pmix finds it.
 # builds_what_is_linked.sh CMAKE SOURCE
 set -eu
 cmake=$1 source=$2
@@ -15,6 +15,7 @@ ninja -n all | sed -En 's,.* Linking .* ((lib|bin|tutti)/[^ ]*)$,\1,p' | sort >"
 printf 'lib/libtutti%s.a\n' '' _bootstrap _plan _runtime _shm _tune _verbs | sort >"$scratch/expected"
 diff "$scratch/expected" "$scratch/built" ||
   { echo "expected (<) and what a project builds that embeds tutti (>) differ"; exit 1; }
-if grep -q '^build lib/libtutti_mpi.a' build.ninja; then  # else there is no MPI
-  ninja -n tutti_mpi | grep -q libtutti_mpi.a || { echo "tutti_mpi cannot be built"; exit 1; }
-fi
+for name in tutti_mpi tutti_pmix; do
+  grep -q "^build lib/lib$name.a" build.ninja || continue  # there is no MPI, or no PMIx
+  ninja -n $name | grep -q lib$name.a || { echo "$name cannot be built"; exit 1; }
+done

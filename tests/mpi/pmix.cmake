@@ -18,5 +18,15 @@ set_tests_properties(pmix_death PROPERTIES
   ENVIRONMENT "PRTE_MCA_prte_enable_recovery=1;OMPI_MCA_orte_enable_recovery=1"
   PASS_REGULAR_EXPRESSION "rank 0 heard of it\n(.*\n)*rank 2 heard of it|rank 2 heard of it\n(.*\n)*rank 0 heard of it"
   FAIL_REGULAR_EXPRESSION "wrong:")
+# The example of docs/getting_started.md.
+tutti_mpi_test(pmix_example 2 under_pmix)
+if(TARGET tutti_fortran)
+  enable_language(Fortran)  # in this folder, too
+  add_executable(pmix_fortran pmix_fortran.f90)
+  target_link_libraries(pmix_fortran PRIVATE tutti_fortran tutti_pmix)
+  set_target_properties(pmix_fortran PROPERTIES TUTTI_OWN_TARGET OFF
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  tutti_mpi_test(pmix_fortran 3 pmix_fortran)
+endif()
 add_test(NAME pmix_no_server COMMAND pmix_exchange_test refused)
 set_tests_properties(pmix_no_server PROPERTIES LABELS mpi TIMEOUT 60)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Promise: the Debian packages can be installed by dpkg where their dependencies are, and nothing else is
-# needed to compile against them with pkg-config and to run the result; they have man pages; and they can
-# be removed.  Done in a file system of its own above this machine's, so that nothing is left behind.
+# needed to compile examples in C, C++ and Fortran against them with pkg-config and to run them, in Python,
+# too, and on the ranks of PMIx; they have man pages; and they can be removed.  Done in a file system of its own above this machine's, so that nothing is left behind.
 # debian.sh CPACK BUILD SOURCE
 set -eu
 cpack=$1 build=$2 source=$3
@@ -36,6 +36,20 @@ for package in tutti-mpi-*.deb; do
   needs "$name" "libtutti0 \\(= $version\\)"
   needs "$name" "lib(open)?mpi[^,]*"
 done
+if [ -e tutti-pmix_*.deb ]; then
+  needs tutti-pmix "libtutti0 \\(= $version\\)"
+  needs tutti-pmix 'libpmix[^,]*'
+fi
+if [ -e libtutti-fortran-dev_*.deb ]; then
+  needs libtutti-fortran-dev "libtutti-dev \\(= $version\\)"
+  needs libtutti-fortran-dev '([^,]* \| )?gfortran-mod-[0-9]+'
+fi
+if [ -e python3-tutti_*.deb ]; then
+  needs python3-tutti 'python3 \(>= 3\.[0-9]+~\)'
+  needs python3-tutti 'python3 \(<< 3\.[0-9]+\)'
+  needs python3-tutti python3-numpy
+  needs python3-tutti 'libibverbs1 [^,]*'
+fi
 for package in *.deb; do
   dpkg-deb -f "$package" Description | head -n 1 | grep -q '[a-z]' || fail "$package has no description"
 done
@@ -52,10 +66,26 @@ pkg-config --exact-version="$version" tutti || { echo "pkg-config finds another 
 cc "$source/examples/dot_product_c.c" -o shared $(pkg-config --cflags --libs tutti)
 cc "$source/examples/dot_product_c.c" -o static -Wl,-Bstatic $(pkg-config --cflags --libs tutti) \
   -Wl,-Bdynamic $(pkg-config --libs --static libibverbs librdmacm | sed 's/-lnl[^ ]*//g') -lstdc++ -lm -pthread
-for program in shared static; do timeout 60 ./$program || { echo "$program fails"; exit 1; }; done
+c++ -std=c++20 -O0 "$source/examples/dot_product.cpp" -o cxx $(pkg-config --cflags --libs tutti)
+c++ -std=c++17 -O0 "$source/tests/packages/installed/cxx17.cpp" -o cxx17 $(pkg-config --cflags --libs tutti)
+programs='shared static cxx cxx17'
+if pkg-config --exists tutti-fortran; then
+  gfortran "$source/examples/dot_product_fortran.f90" -o fortran $(pkg-config --cflags --libs tutti-fortran)
+  programs="$programs fortran"
+fi
+if pkg-config --exists tutti-pmix; then
+  cc "$source/examples/under_pmix.c" -o pmix $(pkg-config --cflags --libs tutti-pmix)
+  if command -v mpirun.openmpi >/dev/null; then
+    timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 ./pmix || { echo "pmix fails"; exit 1; }
+  fi
+fi
+if [ -e "$packages"/python3-tutti_*.deb ] && python3 -c 'import numpy' 2>/dev/null; then
+  timeout 60 python3 "$source/examples/dot_product.py" || { echo "python fails"; exit 1; }
+fi
+for program in $programs; do timeout 60 ./$program || { echo "$program fails"; exit 1; }; done
 ldd shared | grep -q '=> /.*libtutti.so' || { ldd shared; exit 1; }
-# Nothing of the part for MPI but its own packages needs one.
-for part in /usr/lib/libtutti_mpi_*.so /usr/lib/*/libtutti_mpi_*.so; do
+# Parts for MPI and PMIx find what they need.
+for part in /usr/lib/libtutti_*.so /usr/lib/*/libtutti_*.so; do
   [ ! -e "$part" ] || ! ldd "$part" | grep 'not found' || exit 1
 done
 [ ! -x /usr/bin/tutti-info ] || tutti-info settings >/dev/null
@@ -67,7 +97,7 @@ if command -v man >/dev/null; then
     grep -Eq -- '^ *(--bytes TEXT|TUTTI_SOFT_LOG)' page || { echo "$page: its page has no options"; exit 1; }
   done
 fi
-dpkg --no-triggers --force-unsafe-io -r tutti-softverbs tutti-tools $(cd "$packages" && ls tutti-mpi-*.deb | sed 's/_.*//') libtutti-dev libtutti0 \
+dpkg --no-triggers --force-unsafe-io -r $(cd "$packages" && ls *.deb | sed 's/_.*//') \
   >log 2>&1 || { cat log; exit 1; }
 ! find /usr/lib /usr/bin /usr/include /usr/share -name '*tutti*' | grep . || { echo "is left behind"; exit 1; }
 INSIDE

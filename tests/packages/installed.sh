@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Promise: with what `cmake --install` puts into a prefix, which then is moved, find_package(tutti) serves a
-# project in C and C++, whose examples run, one at C++17 and one in C alone; what it cannot find it names.
-# installed.sh CMAKE BUILD SOURCE CC CXX VERSION MPICC|none [MPIRUN...]
+# project in C and C++, whose examples run, one at C++17, one in C alone and one in Fortran alone; what it
+# cannot find it names.  Python imports the package, ranks of PMIx need no MPI, and shared libraries export
+# public names only.
+# installed.sh CMAKE BUILD SOURCE CC CXX FORTRAN|none PYTHON|none VERSION MPICC|none [MPIRUN...]
 set -eu
-cmake=$1 build=$2 source=$3 c=$4 cxx=$5 version=$6 mpicc=$7
-shift 7
+cmake=$1 build=$2 source=$3 c=$4 cxx=$5 fortran=$6 python=$7 version=$8 mpicc=$9
+shift 9
 [ "$mpicc" != none ] || mpicc=
 # In the same place each time, so that the compiler's cache knows what it has compiled before.
 scratch=$build/packages_installed
@@ -66,18 +68,25 @@ source $ModulesCurrentModulefile
 TCL
   folders=$(tclsh "$scratch/module.tcl" "$(echo "$prefix"/share/modulefiles/tutti/*)")
   grep -q '^CMAKE_PREFIX_PATH 1' <<<"$folders" || fail "the modulefile says: $folders"
+  [ "$python" = none ] || grep -q '^PYTHONPATH 1' <<<"$folders" || fail "the modulefile says: $folders"
   if grep ' 0$' <<<"$folders"; then fail "the modulefile names these, which are no folders"; fi
 fi
 
 refused "a component that does not exist" \
-  'tutti has no component "mip"; expected one of core, mpi, mpi-openmpi, mpi-mpich, soft, tools' \
+  'tutti has no component "mip"; expected one of core, mpi, mpi-openmpi, mpi-mpich, pmix, fortran, soft, tools' \
   "$prefix" "$version" REQUIRED COMPONENTS core mip
 refused "a prefix without MPI" \
   'was installed without its component "mpi"; it has core. Install tutti where CMake finds that MPI' \
   "$scratch/bare" "$version" REQUIRED COMPONENTS core mpi
+refused "a prefix without PMIx" \
+  'was installed without its component "pmix"; it has core. Install tutti where pkg-config finds pmix' \
+  "$scratch/bare" "$version" REQUIRED COMPONENTS core pmix
+refused "a prefix without Fortran" \
+  'was installed without its component "fortran"; it has core. Build tutti with -D TUTTI_FORTRAN=ON' \
+  "$scratch/bare" "$version" REQUIRED COMPONENTS fortran
 refused "a prefix without programs" 'was installed without its component "tools"; it has core' \
   "$scratch/bare" REQUIRED COMPONENTS tools
-refused "a project without a language" 'has neither among its LANGUAGES' "$scratch/bare" REQUIRED
+refused "a project without a language" 'has none of them among its LANGUAGES' "$scratch/bare" REQUIRED
 refused "a version of another interface" 'requested version "0.0"' "$prefix" 0.0 REQUIRED
 
 # An optional part for MPI asks for no MPI, and the compiler may be MPI's own.
@@ -101,7 +110,7 @@ fi
 for recipe in "$source"/packaging/spack/package.py "$source"/packaging/easybuild/*.eb; do
   python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$recipe" || fail "$recipe"
   for option in $(grep -oE 'TUTTI_[A-Z_]+' "$recipe" | sort -u); do
-    grep -Eq "(option|set)\\($option( |\$)" "$source/CMakeLists.txt" || fail "$recipe: there is no $option"
+    grep -Eqs "(option|set|find_program)\\($option( |\$)" "$source/CMakeLists.txt" "$source"/bindings/*/CMakeLists.txt || fail "$recipe: there is no $option"
   done
 done
 ls "$source/packaging/easybuild/tutti-$version".*.eb >/dev/null || fail "EasyBuild's recipe is for another version"
@@ -127,8 +136,27 @@ if readelf -d "$scratch/build/with_c_static" | grep 'NEEDED.*libtutti'; then
   fail "tutti::c_static is not the archive"
 fi
 
+if [ "$fortran" != none ]; then
+  project installed_fortran -D VERSION="$version" -D EXAMPLES="$source/examples" -D CMAKE_PREFIX_PATH="$prefix" \
+    -D CMAKE_Fortran_COMPILER="$fortran"
+  for library in fortran fortran_static; do
+    quietly timeout 60 "$scratch/build/with_$library"
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "$library says this"; }
+  done
+  readelf -d "$scratch/build/with_fortran" | grep -q 'NEEDED.*libtutti\.so\.' || fail "with_fortran has no libtutti.so"
+  if readelf -d "$scratch/build/with_fortran_static" | grep 'NEEDED.*libtutti'; then
+    fail "tutti::fortran_static is not the archive"
+  fi
+  # The folder says which modules it has.
+  modules=$(find "$prefix" -name tutti.mod)
+  number=$(sed -n 's|.*/gfortran-mod-\([0-9]*\)/tutti.mod$|\1|p' <<<"$modules")
+  if [ -n "$number" ]; then
+    [[ $(gzip -dc "$modules" | head -n 1) == *"version '$number'"* ]] || fail "$modules is of another version"
+  fi
+fi
+
 project installed -D VERSION="$version" -D EXAMPLES="$source/examples" -D CMAKE_PREFIX_PATH="$prefix" \
-  -D MPI_PART="${mpicc:+mpi}" ${mpicc:+-D MPI_C_COMPILER="$mpicc"}
+  -D PARTS="${mpicc:+mpi}" ${mpicc:+-D MPI_C_COMPILER="$mpicc"}
 cd "$scratch/build"
 for program in dot_product dot_product_c dot_product_static cxx17; do quietly timeout 60 ./$program; done
 quietly timeout 60 ./exact_sum 1000
@@ -139,10 +167,53 @@ if [ -n "$mpicc" ]; then
   if readelf -d under_mpi_static | grep 'NEEDED.*libtutti'; then fail "tutti::mpi_static is not the archive"; fi
   quietly timeout 60 "$@" -n 2 ./under_mpi_static
 fi
+if [ -e under_pmix ]; then
+  if readelf -d under_pmix | grep -E 'NEEDED.*(mpi|stdc)'; then fail "a C program under PMIx needs these directly"; fi
+  for program in under_pmix under_pmix_static; do
+    if ./$program >"$scratch/log" 2>&1; then fail "$program ends well without a launcher"; fi
+    grep -q 'PMIX_NAMESPACE is not set' "$scratch/log" || { cat "$scratch/log"; fail "$program says this"; }
+  done
+  if command -v mpirun.openmpi >/dev/null; then
+    quietly timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 ./under_pmix
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_pmix says this"; }
+  fi
+fi
 "$prefix/bin/tutti-softverbs" ibv_devinfo 2>&1 | grep -q soft0 || fail "tutti-softverbs does not show its device"
 
-# The other MPI, by pkg-config and its own compiler.
+if [ "$python" != none ]; then
+  folder=$(find "$prefix" -path '*/tutti/__init__.py')
+  folder=${folder%/tutti/__init__.py}
+  cat >"$scratch/python.py" <<'PYTHON'
+import importlib.metadata, importlib.util, sys
+found = importlib.util.find_spec("tutti").origin
+assert found.startswith(sys.argv[1]), found
+assert importlib.metadata.version("tutti").startswith(sys.argv[2] + "."), importlib.metadata.version("tutti")
+PYTHON
+  export PYTHONDONTWRITEBYTECODE=1
+  PYTHONPATH=$folder quietly "$python" "$scratch/python.py" "$folder" "$version"
+  if "$python" -c 'import numpy' 2>/dev/null; then
+    PYTHONPATH=$folder quietly timeout 60 "$python" "$source/examples/dot_product.py"
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "the example in Python says this"; }
+  fi
+fi
+# Public names only, in a version but for Python, which looks for one function.
+for file in $(find "$prefix" -type f -name '*.so*' -not -path '*/softverbs/*'); do  # these: tests/tidy/symbols.sh
+  names='(tutti_[a-z_]+|((typeinfo|typeinfo name|vtable) for )?tutti::.*)@@TUTTI_([A-Z]+_)?[0-9.]+'
+  [[ $file != *python* ]] || names='PyInit__tutti'
+  exported=$(nm -D --defined-only "$file" | grep -v ' A TUTTI_' | c++filt)
+  [ -n "$exported" ] || fail "$file exports nothing"
+  if grep -vE "^[0-9a-f]+ [A-Z] $names\$" <<<"$exported"; then fail "$file exports these"; fi
+done
+
+# Fortran over MPI, and the other MPI, by pkg-config and their own compilers.
 export PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name tutti.pc)")
+if [ "$fortran" != none ] && [[ $mpicc == *mpicc.openmpi ]] && command -v mpifort.openmpi >/dev/null; then
+  # shellcheck disable=SC2046 # words
+  OMPI_FC=$fortran quietly mpifort.openmpi "$source/examples/under_mpi_fortran.f90" -o under_mpi_fortran \
+    $(pkg-config --cflags --libs tutti-fortran tutti-mpi-openmpi)
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir tutti) quietly timeout 60 "$@" -n 2 ./under_mpi_fortran
+  grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "under_mpi_fortran says this"; }
+fi
 for file in "$PKG_CONFIG_PATH"/tutti-mpi-*.pc; do
   name=${file##*/tutti-mpi-} name=${name%.pc}
   if [ "$mpicc" != "${mpicc%"$name"}" ] || ! command -v "mpicxx.$name" >/dev/null; then continue; fi
