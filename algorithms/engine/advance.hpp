@@ -108,11 +108,12 @@ inline void combine_mapped(const Execution& execution, const std::byte* from, co
   }
 }
 
-/// Whether the next step tells a peer of what `step`, the one on its way, writes alone: the peer
-/// may run on a CPU that shares no cache with this one, and has read what was there before.
+/// Whether the next step tells a peer of the partial that `step`, the one on its way, writes alone:
+/// the peer may run on a CPU that shares no cache with this one, and has read the partial before.
 inline bool is_told_of_next(const Execution& execution, const plan::Step& step) noexcept {
   assert(is_next(execution, step));
-  if (step.grows || execution.next + 1 >= execution.steps.size()) return false;
+  if (step.into.place != plan::Place::partial || step.grows) return false;
+  if (execution.next + 1 >= execution.steps.size()) return false;
   const plan::Step& put = execution.steps[execution.next + 1];
   return put.action == plan::Action::put && put.by_reference && put.from == step.into;
 }

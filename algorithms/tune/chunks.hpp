@@ -13,8 +13,8 @@ namespace tutti::tune {
 /// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
-/// Of a part that one rank of a node combines and another copies while it is in the cache of the
-/// first.
+/// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
+/// is little to tell.
 inline constexpr std::size_t chunk_bytes_of_reduce = 64u << 10;
 /// Where most of it stays in the users' buffers.
 inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;

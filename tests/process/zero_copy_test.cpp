@@ -541,7 +541,7 @@ Operation make(Kind kind, Communicator& ranks, const Segment& segment,
                                   all.subspan(bytes / 2, bytes / 2), sum);
 }
 
-/// Of 4 ranks on two nodes, or on one where it has to be.
+/// The ranks, 4 of them, are on two nodes, or on one where they have to be.
 ContextOptions options_for_kind(const Exchange& exchange, Kind kind) {
   if (kind != Kind::reduce) return options_for(exchange, {4, {2}});
   share_one_cpu();
