@@ -83,6 +83,12 @@ std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks
           bytes > 0 ? runtime::place_in_node(context, arguments.target, bytes) : 0};
 }
 
+bool are_in_segments(std::span<const std::uint64_t> registrations) {
+  const auto in_segment = static_cast<std::uint64_t>(runtime::Registration::in_segment);
+  return std::all_of(registrations.begin(), registrations.end(),
+                     [&](std::uint64_t one) { return one == in_segment; });
+}
+
 /// Completes the request by the whereabouts of all ranks' buffers.
 tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
                                          const Communicator::Implementation& ranks,
@@ -96,12 +102,9 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
   }
   // Ranks that share a node combine what lies in segments, which are mapped.  Reading registered
   // buffers by the kernel takes longer than copying them (measured, docs/performance.md).
-  const auto in_segment = static_cast<std::uint64_t>(runtime::Registration::in_segment);
   asked.zero_copy = runtime::may_be_zero_copy(ranks, asked) &&
                     runtime::allow_zero_copy(ranks, registrations) &&
-                    (!topology.has_shared_nodes() ||
-                     std::all_of(registrations.begin(), registrations.end(),
-                                 [&](std::uint64_t one) { return one == in_segment; }));
+                    (!topology.has_shared_nodes() || are_in_segments(registrations));
   asked.shares_target = runtime::is_one_buffer_a_node({"allreduce", "targets", asked.bytes()},
                                                       topology.node_of, place_of_rank);
   if (!asked.shares_target) return asked;
@@ -273,18 +276,26 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
       .per_round_by_default = ranks.context.settings.per_round,
       .reads_in_place = ranks.takes_single_copy(shm::ReadFor::reduce,
                                                 elements * arguments.reduction.element_bytes)};
-  const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
+  const bool may_be_zero_copy = ranks.has_segments && runtime::may_be_zero_copy(ranks, asked);
+  const auto complete = [&](std::span<const std::uint64_t> registrations) -> runtime::Completed {
     check_root("reduce", arguments.root, communicator.rank_count());
     check_fraction("reduce", "data_fraction", arguments.data_fraction);
     check_fraction("reduce", "rank_fraction", arguments.rank_fraction);
     check_arguments("reduce", arguments, ranks.context.settings.check,
                     communicator.rank() == arguments.root);
-    return {asked};
+    tune::CollectiveRequest completed = asked;
+    completed.zero_copy = may_be_zero_copy && are_in_segments(registrations);
+    return {std::move(completed)};
   };
+  std::vector<std::uint64_t> row;
+  if (may_be_zero_copy)
+    row = {runtime::registration_of(ranks.context, arguments.source, asked.bytes())};
   return runtime::make_operation(communicator, {.collective = "reduce",
                                                 .asked = asked,
                                                 .source = arguments.source,
                                                 .target = arguments.target,
+                                                .row = std::move(row),
+                                                .has_equal_rows = true,
                                                 .complete = complete});
 }
 

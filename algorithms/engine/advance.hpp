@@ -108,8 +108,27 @@ inline void combine_mapped(const Execution& execution, const std::byte* from, co
   }
 }
 
-/// into = (payload that a slot refers to) o source, or o into if the step grows.  A payload that is
-/// not mapped is read piece by piece, and each piece is combined while it is in the cache.
+/// Whether the next step tells a peer of the partial that `step`, the one on its way, writes alone:
+/// the peer may run on a CPU that shares no cache with this one, and has read the partial before.
+inline bool is_told_of_next(const Execution& execution, const plan::Step& step) noexcept {
+  assert(is_next(execution, step));
+  if (step.into.place != plan::Place::partial || step.grows) return false;
+  if (execution.next + 1 >= execution.steps.size()) return false;
+  const plan::Step& put = execution.steps[execution.next + 1];
+  return put.action == plan::Action::put && put.by_reference && put.from == step.into;
+}
+
+/// As combine_mapped(), by way of the piece, which stays in this CPU's cache, from where it is
+/// copied into `into` by the kind of stores that pays.
+inline void combine_by_piece(Execution& execution, const std::byte* from, const std::byte* own,
+                             std::byte* into, const Part& part) noexcept {
+  std::byte* const piece = execution.piece.data()->bytes;
+  combine_mapped(execution, from, own, piece, part.element_count);
+  execution.into_partials[execution.partials_are_elsewhere ? 1 : 0](into, piece, part.target.bytes);
+}
+
+/// into = (payload that a slot refers to) o source, or o into, piece by piece: each piece is
+/// combined while it is in the cache.
 template <class F, class C>
 requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
                                                 F& fabric, C& channel)
@@ -123,7 +142,11 @@ noexcept {
   if constexpr (requires { fabric.mapped(channel, step.from.index, from, part.target.bytes); })
     if (const std::byte* const there =
             fabric.mapped(channel, step.from.index, from, part.target.bytes)) {
-      combine_mapped(execution, there, source, into, part.element_count);
+      if (part.element_count <= execution.piece_elements &&
+          part.target.bytes >= streamed_bytes_min && is_told_of_next(execution, step))
+        combine_by_piece(execution, there, source, into, part);
+      else
+        combine_mapped(execution, there, source, into, part.element_count);
       return fabric.was_lent(channel, step.from.index);
     }
   const bool in_place = source == into;

@@ -285,9 +285,10 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Plac
       const Places& theirs = places[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
       // A store has one counter of its messages, whatever the chunk.
-      detail::check(!operation.plan.zero_copy || !near || operation.execution.chunk_count == 1,
-                    "a zero-copy plan with messages inside nodes has one chunk",
-                    operation.execution.chunk_count);
+      detail::check(
+          !near || operation.execution.puts_per_chunk == 0 || operation.execution.chunk_count == 1,
+          "a zero-copy plan with messages inside nodes and to others has one chunk",
+          operation.execution.chunk_count);
       (near                       ? prepare_store
        : operation.plan.zero_copy ? prepare_zero_copy
                                   : prepare_write)(operation, step, put++, theirs);

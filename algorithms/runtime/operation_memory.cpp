@@ -144,12 +144,17 @@ std::size_t end_of(const std::vector<engine::Part>& parts, engine::Range engine:
   return end;
 }
 
-/// Where buffers stand in for registers, each chunk has puts of its own.  What only its user and
-/// ranks of the node touch need not be registered.
+/// Where buffers stand in for registers, each chunk has puts of its own, if they go to other nodes.
+/// What only its user and ranks of the node touch need not be registered.
 void use_buffers(Operation::Implementation& operation, const OperationRequest& request) {
   engine::Execution& execution = operation.execution;
-  execution.puts_per_chunk = put_count(operation.plan);
-  operation.channel.make_room(execution.puts_per_chunk * execution.chunk_count);
+  const std::vector<plan::Step>& steps = operation.plan.steps;
+  if (std::any_of(steps.begin(), steps.end(), [&](const plan::Step& step) {
+        return step.action == plan::Action::put && !operation.communicator.is_neighbour(step.peer);
+      })) {
+    execution.puts_per_chunk = put_count(operation.plan);
+    operation.channel.make_room(execution.puts_per_chunk * execution.chunk_count);
+  }
   if (plan::exposes_source(operation.plan))
     register_buffer(operation, operation.source, "the source", request.source,
                     end_of(execution.parts, &engine::Part::source), 0);

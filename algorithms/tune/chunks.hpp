@@ -13,6 +13,9 @@ namespace tutti::tune {
 /// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
+/// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
+/// is little to tell.
+inline constexpr std::size_t chunk_bytes_of_reduce = 64u << 10;
 /// Where most of it stays in the users' buffers.
 inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;
 /// A part of a plan without any register is sent whole, and no longer than the shortest message

@@ -668,6 +668,19 @@ constexpr std::size_t zero_copy_lanes_bytes_min = 1u << 20;
 /// work at the same time (by the recurrence of plan/cost/makespan.hpp).
 constexpr std::uint16_t zero_copy_lanes_pieces_min = 4;
 
+/// Where reduces without copies of sources were measured to be faster (docs/performance.md): of two
+/// ranks that have a CPU each, and of 4 to 8 that share CPUs.  Of more ranks with a CPU each, the
+/// root would copy nearly all of the payload, while ranks of a tree combine beside each other.
+constexpr std::size_t zero_copy_reduce_bytes_min = 1u << 20;
+constexpr std::size_t zero_copy_reduce_bytes_min_by_turns = 512u << 10;
+bool is_of_zero_copy_reduces(const Topology& topology, std::size_t bytes) {
+  const std::uint32_t rank_count = topology.rank_count;
+  if (!topology.is_one_node()) return false;
+  return topology.shares_cpus
+             ? rank_count >= 4 && rank_count <= 8 && bytes >= zero_copy_reduce_bytes_min_by_turns
+             : rank_count == 2 && bytes >= zero_copy_reduce_bytes_min;
+}
+
 /// Whether the registers for what goes across keep to their budget.
 bool has_room_across(const Query& query, const plan::ZeroCopyLanes& shape, std::size_t part_bytes) {
   constexpr std::size_t line = 64;
@@ -712,8 +725,31 @@ bool is_zero_copy_in_nodes(const Query& query) {
          query.topology.has_shared_nodes() && is_zero_copy_allreduce_in_nodes(query);
 }
 
+plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query) {
+  constexpr std::size_t turns_max = 8;  // 16 take as long (measured)
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const std::size_t turns = query.request.bytes() / (chunk_bytes_of_reduce * rank_count);
+  return {.root = query.request.root,
+          .rank_count = rank_count,
+          .turns = static_cast<std::uint16_t>(std::clamp<std::size_t>(turns, 1, turns_max))};
+}
+
+bool is_zero_copy_reduce(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  const std::uint32_t participants = request.participant_count;
+  if (request.collective != Collective::reduce ||
+      !is_of_zero_copy_reduces(query.topology, request.bytes()) ||
+      request.tree != Tree::automatic || !request.per_round_by_default.empty() ||
+      (participants != 0 && participants < query.topology.rank_count) ||
+      !request.reduction.properties.commutative || is_reproducible_in_bits(request))
+    return false;
+  const plan::ZeroCopyReduce shape = zero_copy_reduce_of(query);
+  return plan::is_zero_copy_reduce(shape) && plan::zero_copy_parts(shape) <= request.element_count;
+}
+
 bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology) {
   const Query query{request, topology, {}};
+  if (request.collective == Collective::reduce) return is_zero_copy_reduce(query);
   const bool is_broadcast = request.collective == Collective::broadcast;
   if (is_broadcast || request.collective == Collective::allgather)
     return !query.topology.is_one_node() && request.per_round_by_default.empty() &&

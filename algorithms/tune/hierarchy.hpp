@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plan/allreduce/zero_copy_allreduce.hpp"
+#include "plan/rooted/zero_copy_reduce.hpp"
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
@@ -22,6 +23,12 @@ bool is_read_in_place(const Query& query);
 bool is_zero_copy_in_nodes(const Query& query);
 /// The lanes of that allreduce.
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query);
+
+/// Whether the payload of a reduce stays in the sources of all ranks of a node until it is
+/// combined.
+bool is_zero_copy_reduce(const Query& query);
+/// The turns of that reduce.
+plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query);
 
 /// Why the ranks of a node cannot have one target; empty: they can.
 std::string why_not_shared_target(const CollectiveRequest& request, const Topology& topology);

@@ -8,8 +8,10 @@
 #include "plan/rooted/rooted.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "plan/rooted/zero_copy_broadcast.hpp"
+#include "plan/rooted/zero_copy_reduce.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/chunks.hpp"
+#include "tune/hierarchy.hpp"
 #include "tune/prices.hpp"
 #include "tune/rooted_cost.hpp"
 #include "tune/rows.hpp"
@@ -393,6 +395,22 @@ constexpr Row table[] = {
     tree_row<Tree::fibonacci>(Collective::broadcast, "fibonacci_tree"),
     chain_row(Collective::broadcast),
     lanes_row(Collective::broadcast),
+    {.collective = Collective::reduce,
+     .name = "lanes_zero_copy",
+     .keeps_rank_order = false,
+     .has_other_bits = true,
+     .is_in_place = true,
+     .takes = PerRoundIs::nothing,
+     .why_not_unasked =
+         [](const Query& query) {
+           return std::string(query.request.zero_copy && is_zero_copy_reduce(query)
+                                  ? ""
+                                  : "the sources of a single node are not all in segments, or the "
+                                    "payload does not suit it");
+         },
+     .cost = [](const Query&, const Variant&) { return Picoseconds{0}; },  // measured: the faster
+     .build = [](const Query& query, const Variant&,
+                 Rank self) { return plan::zero_copy_reduce(self, zero_copy_reduce_of(query)); }},
     single_copy_row(Collective::reduce),
     tree_row<Tree::knomial>(Collective::reduce, "knomial_tree"),
     tree_row<Tree::binomial>(Collective::reduce, "binomial_tree"),

@@ -43,6 +43,10 @@ enum class Scope : std::uint8_t {
 /// (Operation::algorithm() is "lanes_zero_copy").  Reproducible results whose bits show the order
 /// of operands are computed with copies.
 ///
+/// So does a reduce of the ranks of a single node, if the sources of all ranks lie in segments and
+/// the operator commutes: of two ranks with a CPU each from 1 MiB on, of 4 to 8 ranks that share
+/// CPUs from 512 KiB on.  No rank is ahead of another then: all wait until the root has its result.
+///
 /// The upper limits are 1 GiB for a broadcast; for an allgather 1024 ranks, and blocks of 64 MiB
 /// with up to 256 ranks, 32 MiB with 512, 16 MiB with 1024 (8 MiB floor(2048 / P) with P ranks).
 /// Larger ones go in chunks through the arena.  So do all broadcasts and allgathers of a context

@@ -144,8 +144,9 @@ class HappensBefore {
               " of rank " + std::to_string(peer) + " while it may be read";
     Message message{ranks_[self].clock, {}};
     if (step.into_target && step.payloads > 0) expect_untouched(self, peer, step);
+    if (step.by_reference) lent_[self].push_back({step.part, peer, step.slot, step.from.place});
     if (step.by_reference && step.from.place != Place::partial) {
-      lent_[self].push_back({step.part, peer, step.slot, step.from.place});
+      // Read where it is.
     } else if (step.into_target && plans_[self].shares_target) {
       // Nothing is on its way but the notification.
     } else if (step.payloads > 0 && step.from.place != Place::partial) {
@@ -203,6 +204,7 @@ class HappensBefore {
     for (const Loan& loan : lent_[self]) {
       if (loan.part != part) continue;
       if (writes_target && loan.place == Place::source && !lent_is_target_) continue;
+      if (writes_target && loan.place == Place::partial) continue;
       const auto read = last_read_.find({loan.reader, ranks_[self].call % copies_, loan.slot});
       if (read == last_read_.end() || !knows(self, read->second) ||
           will_read(loan.reader, ranks_[self].call + copies_, loan.slot))

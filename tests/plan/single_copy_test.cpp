@@ -124,11 +124,16 @@ TEST(SingleCopy, a_reference_is_read_as_one) {
   EXPECT_NE(violation_of(plans), "none");
 }
 
-TEST(SingleCopy, only_users_buffers_are_told_of) {
+TEST(SingleCopy, slots_are_not_told_of_and_partials_only_if_they_hold_something) {
   std::vector<Plan> plans = broadcasts(2, Rank{0});
+  plans[0].steps[0].from.place = Place::slot;
+  EXPECT_NE(violation_of(plans).find("by reference tells of a source, target or partial"),
+            std::string::npos)
+      << violation_of(plans);
   plans[0].steps[0].from.place = Place::partial;
+  EXPECT_NE(violation_of(plans).find("does not exist"), std::string::npos) << violation_of(plans);
   plans[0].partial_count = 1;
-  EXPECT_NE(violation_of(plans).find("by reference tells of a source or target"), std::string::npos)
+  EXPECT_NE(violation_of(plans).find("which is undefined"), std::string::npos)
       << violation_of(plans);
 }
 

@@ -1,7 +1,8 @@
-// Promise: zero-copy broadcasts and allgathers, and allreduces of ranks that share nodes, are right
-// for every shape of nodes, every placement and root; nobody writes a buffer, or ends a call, while
-// a peer or the network may use it; no payload needs a register, but for those that an allreduce
-// combines across nodes; no more messages are on their way than the plan says.
+// Promise: zero-copy broadcasts and allgathers, allreduces of ranks that share nodes, and reduces
+// of ranks of a node, are right for every shape of nodes, every placement and root; nobody writes a
+// buffer, or ends a call, while a peer or the network may use it; no payload needs a register, but
+// for those that an allreduce combines across nodes and a reduce for its root; no more messages are
+// on their way than the plan says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "plan/core/nodes.hpp"
 #include "plan/core/verify.hpp"
 #include "plan/rooted/zero_copy_broadcast.hpp"
+#include "plan/rooted/zero_copy_reduce.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 
@@ -63,6 +65,14 @@ std::vector<Plan> allreduces(const NodeOf& node_of, std::uint16_t pieces) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
     plans.push_back(zero_copy_allreduce(Rank{rank}, shape));
+  return plans;
+}
+
+std::vector<Plan> reduces(std::uint32_t ranks, Rank root, std::uint16_t turns) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(
+        zero_copy_reduce(Rank{rank}, {.root = root, .rank_count = ranks, .turns = turns}));
   return plans;
 }
 
@@ -179,6 +189,44 @@ TEST(ZeroCopy, allreduces_do_not_keep_rank_order) {
   EXPECT_NE(first_violation(allreduces(in_blocks({3}), 1), Promise::rank_order), std::nullopt);
 }
 
+TEST(ZeroCopy, reduces_are_right_for_every_root) {
+  for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
+    for (std::uint32_t root = 0; root < ranks; ++root)
+      for (const std::uint16_t turns : {std::uint16_t{1}, std::uint16_t{4}}) {
+        const std::vector<Plan> plans = reduces(ranks, Rank{root}, turns);
+        ASSERT_EQ(first_violation(plans, Promise::each_once, Rank{root}), std::nullopt)
+            << ranks << " ranks, root " << root << ", " << turns << " turns";
+        for (const Plan& plan : plans) {
+          EXPECT_EQ(plan.parts, ranks * turns);
+          EXPECT_TRUE(has_no_registers(plan));
+          EXPECT_EQ(plan.partial_count, index_of(plan.self) == root ? 0u : turns);
+          EXPECT_FALSE(exposes_target(plan));
+        }
+      }
+}
+
+TEST(ZeroCopy, reduces_write_nothing_that_is_in_use) {
+  for (std::uint32_t ranks = 2; ranks <= 6; ++ranks)
+    for (std::uint32_t root = 0; root < ranks; ++root)
+      for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
+        ASSERT_EQ(HappensBefore(reduces(ranks, Rank{root}, 2), calls, 2, buffers).race(),
+                  std::nullopt)
+            << ranks << " ranks, root " << root;
+}
+
+TEST(ZeroCopy, reduces_of_more_ranks_than_slots_suffice_for_are_known) {
+  EXPECT_TRUE(is_zero_copy_reduce({.rank_count = 2, .turns = 1}));
+  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 1, .turns = 1}));
+  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 2, .turns = 0}));
+  EXPECT_TRUE(is_zero_copy_reduce({.rank_count = 2'000, .turns = 8}));
+  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 2'048, .turns = 8}));
+  EXPECT_EQ(zero_copy_parts({.rank_count = 3, .turns = 8}), 24u);
+}
+
+TEST(ZeroCopy, reduces_do_not_keep_rank_order) {
+  EXPECT_NE(first_violation(reduces(3, Rank{0}, 1), Promise::rank_order, Rank{0}), std::nullopt);
+}
+
 // Rank 0, whose messages are counted, is alone on its node: others of a node take no receives.
 TEST(ZeroCopy, no_more_messages_are_on_their_way_than_the_plans_say) {
   for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{5}, std::uint16_t{40}})
@@ -258,6 +306,24 @@ TEST(ZeroCopy, an_allreduce_that_leaves_something_out_is_seen) {
               return step.action == Action::await && step.by_reference && step.round > 0;
             }),
             std::nullopt);
+}
+
+TEST(ZeroCopy, a_reduce_that_leaves_something_out_is_seen) {
+  const auto race_without = [](auto&& is_left_out) {
+    return HappensBefore(without(reduces(3, Rank{1}, 2), is_left_out), calls, 2).race();
+  };
+  // Others end their calls while their sources are read, or what they have combined.
+  EXPECT_NE(race_without(is_acknowledgement), std::nullopt);
+  // The root copies what may not have been combined yet into what may still be read as a source.
+  EXPECT_NE(race_without([](const Step& step) {
+              return step.action == Action::await && step.by_reference && step.round > 0;
+            }),
+            std::nullopt);
+  // The root acknowledges before it has copied.
+  std::vector<Plan> hasty = reduces(3, Rank{1}, 2);
+  std::stable_partition(hasty[1].steps.begin(), hasty[1].steps.end(),
+                        [](const Step& step) { return step.action != Action::copy; });
+  EXPECT_NE(HappensBefore(hasty, calls, 2).race(), std::nullopt);
 }
 
 TEST(ZeroCopy, what_grows_has_to_be_there) {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <tutti/bootstrap.hpp>
 #include <tutti/tutti.hpp>
@@ -98,6 +99,7 @@ struct Case {
   Notify notify = Notify::immediate;
   const char* taken = nullptr;  // the schedule that the library has to choose
   std::optional<WaitPolicy> wait = {};
+  bool in_segments = false;    // source and target
   const char* preset = "fdr";  // by which the library prices, as the network reports its rate
 
   std::string text() const {
@@ -119,14 +121,15 @@ tune::CollectiveRequest request_of(const Case& one) {
   tune::CollectiveRequest request{.collective = one.collective,
                                   .element_count = one.elements,
                                   .reduction = sum,
-                                  .across = one.across};
+                                  .across = one.across,
+                                  .zero_copy = one.in_segments};
   if (has_root) request.root = Rank{0};
   request.reads_in_place = one.elements * 8 >= one.single_copy_bytes && one.elements > 0;
   return request;
 }
 
-Operation operation_of(const Case& one, Communicator& communicator,
-                       std::vector<std::uint64_t>& source, std::vector<std::uint64_t>& target) {
+Operation operation_of(const Case& one, Communicator& communicator, std::span<std::uint64_t> source,
+                       std::span<std::uint64_t> target) {
   using enum tune::Collective;
   const std::size_t bytes = one.elements * 8;
   switch (one.collective) {
@@ -193,11 +196,19 @@ std::vector<Node> nodes_of(const Case& one) {
 int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
   Context context(options_of(one));
   Communicator communicator(context, exchange);
-  std::vector<std::uint64_t> source(one.elements * one.rank_count, 1);
-  std::vector<std::uint64_t> target(source.size());
+  std::optional<Segment> segment;
+  std::vector<std::uint64_t> outside;
+  const std::size_t length = one.elements * (one.in_segments ? 1 : one.rank_count);
+  if (one.in_segments)
+    segment = communicator.allocate(2 * length * sizeof(std::uint64_t));
+  else
+    outside.resize(2 * length);
+  const std::span<std::uint64_t> all = segment ? segment->as<std::uint64_t>() : std::span(outside);
+  const std::span<std::uint64_t> source = all.first(length), target = all.last(length);
+  std::fill(source.begin(), source.end(), 1);
   const Rank self = exchange.self();
   const bool is_broadcast = one.collective == tune::Collective::broadcast;
-  if (is_broadcast && self == Rank{0}) target.assign(target.size(), one.rank_count);
+  if (is_broadcast && self == Rank{0}) std::fill(target.begin(), target.end(), one.rank_count);
   Operation operation = operation_of(one, communicator, source, target);
   if (one.taken != nullptr && operation.algorithm() != one.taken) {
     std::fprintf(stderr, "%s was taken\n", operation.algorithm().c_str());
@@ -387,6 +398,21 @@ TEST(NodeTime, of_payloads_that_are_read_where_they_are) {
   for (const auto collective : {broadcast, reduce, allreduce, allgather, alltoall})
     for (const std::uint32_t ranks : {2u, 5u})
       cases.push_back({collective, ranks, {ranks}, 8'000, Across::automatic, Placement::block, 1});
+  expect_equal(cases);
+}
+
+/// In one chunk and in several; the ranks of an allreduce on two nodes as well.
+TEST(NodeTime, of_payloads_that_stay_in_segments) {
+  std::vector<Case> cases;
+  cases.push_back({reduce, 2, {2}, 131'072});
+  cases.push_back({reduce, 2, {2}, 300'001});
+  cases.push_back({allreduce, 2, {2}, 131'072});
+  cases.push_back({allreduce, 4, {2}, 262'144});
+  for (Case& one : cases) {
+    one.in_segments = true;
+    one.arena_bytes = 32u << 20;
+    one.taken = "lanes_zero_copy";
+  }
   expect_equal(cases);
 }
 

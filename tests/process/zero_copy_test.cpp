@@ -1,10 +1,11 @@
-// Promise: broadcasts and allgathers between nodes, of one rank or of several, and allreduces of
-// ranks that share nodes, leave from users' registered buffers and land in them, if those of all
-// ranks are: they give what others give, for every shape of nodes, placement and root, in place and
-// not, wherever the buffers lie in their segments; payloads take no room in the arena; where one
-// rank's buffer is not registered, the call is an ordinary one; ranks that die, leave or time out
-// do no harm.
+// Promise: broadcasts and allgathers between nodes, of one rank or of several, allreduces of ranks
+// that share nodes, and reduces of the ranks of a node, leave from users' registered buffers and
+// land in them, if those of all ranks are (of a reduce the sources): they give what others give,
+// for every shape of nodes, placement and root, in place and not, wherever the buffers lie in their
+// segments; payloads take no room in the arena, but for parts of a reduce; where one rank's buffer
+// is not registered, the call is an ordinary one; ranks that die, leave or time out do no harm.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -302,7 +304,100 @@ TEST(ZeroCopy, allreduces_agree_in_all_bits) {
   }
 }
 
+/// Zero-copy reduces of more than two ranks are for those that share CPUs.
+void share_one_cpu() {
+  cpu_set_t allowed, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  CPU_ZERO(&one);
+  for (std::size_t cpu = 0; CPU_COUNT(&one) == 0 && cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+/// Sources take turns; the target is ordinary memory, or in place, and that of the root alone.
+int call_reduces(Exchange& exchange, std::uint32_t count, Rank root, std::size_t elements,
+                 const Reduction& reduction) {
+  if (count > 2) share_one_cpu();
+  Context context(options_for(exchange, {count, {count}}, 32u << 20));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const bool is_root = ranks.rank() == root;
+  const Segment segment = ranks.allocate((2 * elements + 64) * sizeof(std::uint64_t));
+  const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
+  std::fill(all.begin(), all.end(), untouched);
+  std::vector<std::uint64_t> apart(elements + 2, untouched);
+  Operation operation = reduce(ranks, {.source = all.data() + 1 + 3 * self,
+                                       .target = is_root ? apart.data() + 1 : nullptr,
+                                       .element_count = elements,
+                                       .reduction = reduction,
+                                       .root = root});
+  if (operation.algorithm() != "lanes_zero_copy") return 1;
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    const std::span<std::uint64_t> given =
+        all.subspan(call % 2 == 0 ? 1 + 3 * self : elements + 30, elements);
+    const std::span<std::uint64_t> target =
+        call % 3 == 2 ? given : std::span(apart).subspan(1, elements);
+    contribute(given, self, call);
+    pause(random);
+    if (operation.start(given.data(), is_root ? target.data() : nullptr) != Status::ok) return 2;
+    if (operation.wait(20s) != Status::ok) return 3;
+    if (is_root && !is_sum(target, count, call)) return 4;
+    if (!is_root && !is_of(given, self, call)) return 5;
+    if (all[3 * self] != untouched || apart.front() != untouched || apart.back() != untouched)
+      return 6;
+    std::fill(given.begin(), given.end(), call);
+    std::fill(target.begin(), target.end(), call);
+  }
+  return 0;
+}
+
+TEST(ZeroCopy, reduces_give_what_others_give) {
+  // In one chunk and in several.
+  for (const auto& [count, root, elements] :
+       {std::tuple{2u, 0u, 131'072u}, {2u, 1u, 400'003u}, {4u, 1u, 200'003u}, {5u, 4u, 65'536u}}) {
+    const auto results = launch({.rank_count = count}, [&](Exchange& exchange) {
+      return call_reduces(exchange, count, Rank{root}, elements,
+                          built_in_reduction(BuiltIn::sum, ElementType::uint64));
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(count)) << count << " ranks, root " << root;
+  }
+}
+
+TEST(ZeroCopy, reduces_with_a_users_operator_give_what_others_give) {
+  const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
+    return call_reduces(exchange, 4, Rank{2}, 100'003,
+                        elementwise<std::uint64_t, added>({.commutative = true}));
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
 // ---- When it is taken ---------------------------------------------------------------------------
+
+TEST(ZeroCopy, a_reduce_with_one_source_outside_is_an_ordinary_call) {
+  for (const std::uint32_t without : {0u, 1u}) {
+    const auto results = launch({.rank_count = 2}, [&](Exchange& exchange) {
+      Context context(options_for(exchange, {2, {2}}, 32u << 20));
+      Communicator ranks(context, exchange);
+      constexpr std::size_t elements = 131'072;
+      const std::uint32_t self = index_of(ranks.rank());
+      const Segment segment = ranks.allocate(elements * sizeof(std::uint64_t));
+      std::vector<std::uint64_t> outside(elements), target(elements);
+      const std::span<std::uint64_t> source =
+          self == without ? std::span(outside) : segment.as<std::uint64_t>();
+      Operation operation =
+          reduce(ranks, {.source = source.data(),
+                         .target = target.data(),
+                         .element_count = elements,
+                         .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64)});
+      if (is_zero_copy(operation)) return 1;
+      contribute(source, self, 1);
+      if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+      return self != 0 || is_sum(target, 2, 1) ? 0 : 3;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(2)) << without;
+  }
+}
 
 constexpr std::size_t elements_of_most = 131'072;
 
@@ -419,8 +514,8 @@ TEST(ZeroCopy, a_call_that_has_timed_out_goes_on) {
 
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
 
-enum class Kind { broadcast, allgather, allreduce };
-constexpr auto every_kind = {Kind::broadcast, Kind::allgather, Kind::allreduce};
+enum class Kind { broadcast, allgather, allreduce, reduce };
+constexpr auto every_kind = {Kind::broadcast, Kind::allgather, Kind::allreduce, Kind::reduce};
 constexpr std::size_t bytes_of_kind = 300'000;
 
 /// With buffers of four such blocks each in the segment, and a source of one.
@@ -433,15 +528,28 @@ Operation make(Kind kind, Communicator& ranks, const Segment& segment,
     case Kind::allgather:
       return allgather(ranks, {.source = source.data(), .target = segment.data(), .bytes = bytes});
     case Kind::allreduce:
+    case Kind::reduce:
       break;
   }
   const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
+  if (kind == Kind::reduce)
+    return reduce(ranks, {.source = all.data(),
+                          .target = all.data() + bytes / 2,
+                          .element_count = bytes / 2,
+                          .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64)});
   return allreduce<std::uint64_t>(ranks, std::span<const std::uint64_t>(all.first(bytes / 2)),
                                   all.subspan(bytes / 2, bytes / 2), sum);
 }
 
+/// The ranks, 4 of them, are on two nodes, or on one where they have to be.
+ContextOptions options_for_kind(const Exchange& exchange, Kind kind) {
+  if (kind != Kind::reduce) return options_for(exchange, {4, {2}});
+  share_one_cpu();
+  return options_for(exchange, {4, {4}});
+}
+
 int outlive(Exchange& exchange, Kind kind) {
-  Context context(options_for(exchange, {4, {2}}));
+  Context context(options_for_kind(exchange, kind));
   Communicator ranks(context, exchange);
   const Segment segment = ranks.allocate(8 * bytes_of_kind);
   std::vector<std::byte> source(bytes_of_kind);
@@ -477,11 +585,12 @@ TEST(ZeroCopy, one_may_leave_after_the_last_call) {
   for (std::uint32_t run = 0; run < test::times(3); ++run)
     for (const Kind kind : every_kind) {
       const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
-        Context context(options_for(exchange, {4, {2}}));
+        Context context(options_for_kind(exchange, kind));
         Communicator ranks(context, exchange);
         const Segment segment = ranks.allocate(8 * bytes_of_kind);
         std::vector<std::byte> source(bytes_of_kind);
         Operation operation = make(kind, ranks, segment, source);
+        if (!is_zero_copy(operation)) return 2;
         for (int call = 0; call < 3; ++call)
           if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 1;
         return 0;
@@ -523,18 +632,20 @@ TEST(ZeroCopy, misuse_ends_the_program) {
 
 // The ranks of its node map segments only, and could not read such a source.
 TEST(ZeroCopy, a_source_outside_that_a_node_reads_ends_the_program) {
-  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
-    Context context(options_for(exchange, {2, {2}}));
-    Communicator ranks(context, exchange);
-    const Segment segment = ranks.allocate(8 * bytes_of_kind);
-    std::vector<std::byte> outside(4 * bytes_of_kind);
-    Operation operation = make(Kind::allreduce, ranks, segment, outside);
-    if (!is_zero_copy(operation)) return 1;
-    if (ranks.rank() == Rank{1}) return 0;
-    (void)operation.start(outside.data(), segment.as<std::byte>().data() + 4 * bytes_of_kind);
-    return 2;
-  });
-  EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0}));
+  for (const Kind kind : {Kind::allreduce, Kind::reduce}) {
+    const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+      Context context(options_for(exchange, {2, {2}}));
+      Communicator ranks(context, exchange);
+      const Segment segment = ranks.allocate(8 * bytes_of_kind);
+      std::vector<std::byte> outside(4 * bytes_of_kind);
+      Operation operation = make(kind, ranks, segment, outside);
+      if (!is_zero_copy(operation)) return 1;
+      if (ranks.rank() == Rank{1}) return 0;
+      (void)operation.start(outside.data(), segment.as<std::byte>().data() + 4 * bytes_of_kind);
+      return 2;
+    });
+    EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0})) << static_cast<int>(kind);
+  }
 }
 
 #endif

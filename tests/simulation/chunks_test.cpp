@@ -7,6 +7,7 @@
 
 #include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "plan/rooted/single_copy.hpp"
+#include "plan/rooted/zero_copy_reduce.hpp"
 #include "simulated_run.hpp"
 #include "support/node_shapes.hpp"
 #include "support/operators.hpp"
@@ -123,6 +124,41 @@ TEST(Chunks, reduces_by_single_copy_are_right) {
             EXPECT_EQ(result, job.expected(2, 1, i)) << elements << " elements, root " << root;
           }
         }
+}
+
+// What others than the root have combined is read in their partials, which a later chunk writes.
+TEST(Chunks, of_reduces_by_reference_are_right) {
+  const test::Job job = test::sum_job();
+  for (const std::uint32_t ranks : {2u, 3u, 5u})
+    for (std::uint32_t root = 0; root < ranks; ++root)
+      for (const std::uint16_t turns : {std::uint16_t{1}, std::uint16_t{3}})
+        for (const std::size_t chunks : {std::size_t{1}, std::size_t{2}, std::size_t{5}})
+          for (const bool in_place : {false, true}) {
+            const plan::ZeroCopyReduce shape{
+                .root = Rank{root}, .rank_count = ranks, .turns = turns};
+            const std::size_t elements = plan::zero_copy_parts(shape) * 2 * chunks + 1;
+            std::vector<plan::Plan> plans;
+            std::vector<Bytes> sources;
+            for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+              plans.push_back(plan::zero_copy_reduce(Rank{rank}, shape));
+              sources.push_back(inputs_of(rank, elements));
+            }
+            const std::vector<Bytes> targets = simulation::simulate(plans,
+                                                                    {.reduction = job.reduction,
+                                                                     .element_count = elements,
+                                                                     .chunk_count = chunks,
+                                                                     .any_order = root % 2 == 0,
+                                                                     .in_place = in_place,
+                                                                     .seed = elements + turns},
+                                                                    sources);
+            for (std::size_t i = 0; i < elements; ++i) {
+              std::uint64_t result = 0;
+              std::memcpy(&result, targets[root].data() + 8 * i, 8);
+              ASSERT_EQ(result, job.expected(ranks, 1, i))
+                  << ranks << " ranks, root " << root << ", " << turns << " turns, " << chunks
+                  << " chunks, element " << i;
+            }
+          }
 }
 
 // Contributions are read where they are, and combined with the source or with what has grown of it.

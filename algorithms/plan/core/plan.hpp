@@ -19,11 +19,11 @@
 // its way and becomes part q in the target of rank p; if blocks are forwarded then, all have one
 // length.  Where a plan does not swap blocks, a long block may be several parts.
 //
-// By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
-// its peer where the source or target lies, and a copy by reference reads the payload there.  A
-// combine by reference does not read `into`: into = referenced payload o source, for operators that
-// commute; unless it `grows`: into = referenced payload o into.  Until the reader has acknowledged,
-// the sender neither writes there nor completes.
+// By reference.  Inside a node a payload may stay in the user's buffer, or in a partial: a put by
+// reference tells its peer where the source, target or partial lies, and a copy by reference reads
+// the payload there.  A combine by reference does not read `into`: into = referenced payload o
+// source, for operators that commute; unless it `grows`: into = referenced payload o into.  Until
+// the reader has acknowledged, the sender neither writes there nor completes.
 //
 // Zero copy.  Where the buffers of all ranks are registered memory, a put may send from source or
 // target, and a put `into target` lands in the same part of the peer's target: its slot gets the

@@ -83,9 +83,9 @@ class ShapeCheck {
     round_ = rounds_[step.part] = step.round;
     switch (step.action) {
       case Action::put:
-        if (step.by_reference ? !is_lent(step) : !is_sent(plan, step))
+        if (step.by_reference ? !is_told_of(step) : !is_sent(plan, step))
           return std::string("a put ") +
-                 (step.by_reference ? "by reference tells of a source or target, not of "
+                 (step.by_reference ? "by reference tells of a source, target or partial, not of "
                                     : "sends partials, not ") +
                  name_of(step.from);
         if (plan.flow_control == FlowControl::acknowledged && !is_answered(plan, step.peer))
@@ -134,6 +134,9 @@ class ShapeCheck {
   }
   static bool is_told_in_target(const Plan& plan, const Step& step) {
     return plan.shares_target && step.into_target && is_lent(step);
+  }
+  static bool is_told_of(const Step& step) {
+    return is_lent(step) || (step.payloads == 1 && step.from.place == Place::partial);
   }
   static bool is_lent(const Step& step) {
     return step.payloads == 1 &&

@@ -106,9 +106,9 @@ class StepWriter {
     append({.action = Action::await_sent, .peer = peer});
   }
 
-  /// Tells the peer where `from` lies, which is the source or the target.
+  /// Tells the peer where `from` lies, which is the source, the target or a partial.
   void put_reference(Rank peer, std::uint16_t slot, Register from) {
-    assert(from.place == Place::source || from.place == Place::target);
+    assert(from.place != Place::slot);
     put(peer, slot, 1, from);
     plan_.steps.back().by_reference = true;
   }

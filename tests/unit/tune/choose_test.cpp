@@ -602,6 +602,53 @@ TEST(Selection, ranks_that_share_nodes_have_one_chunk_in_segments_and_nothing_el
   }
 }
 
+TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) {
+  CollectiveRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.collective = Collective::reduce;
+  asked.root = Rank{0};
+  asked.element_count = (1u << 20) / 8;
+  const auto taken = [&](std::uint32_t node_count, std::uint32_t ranks, bool shares_cpus = false) {
+    const Topology topology{.rank_count = node_count * ranks,
+                            .node_of = nodes_of(node_count, ranks),
+                            .shares_cpus = shares_cpus};
+    EXPECT_NE(choose(asked, topology, fdr).name(), "lanes_zero_copy");
+    CollectiveRequest in_segments = asked;
+    in_segments.zero_copy = true;
+    const bool is_taken = choose(in_segments, topology, fdr).name() == "lanes_zero_copy";
+    EXPECT_EQ(is_taken, may_be_zero_copy(asked, topology));
+    return is_taken;
+  };
+  EXPECT_TRUE(taken(1, 2));
+  EXPECT_FALSE(taken(1, 2, true));
+  EXPECT_FALSE(taken(1, 4));
+  EXPECT_FALSE(taken(1, 3, true));
+  EXPECT_FALSE(taken(1, 9, true));
+  EXPECT_FALSE(taken(2, 4, true));
+  EXPECT_FALSE(taken(2, 1));
+  --asked.element_count;
+  EXPECT_FALSE(taken(1, 2));
+  asked.element_count = (512u << 10) / 8;
+  EXPECT_TRUE(taken(1, 4, true));
+  EXPECT_TRUE(taken(1, 8, true));
+  --asked.element_count;
+  EXPECT_FALSE(taken(1, 4, true));
+  asked.element_count = (8u << 20) / 8;
+  EXPECT_TRUE(taken(1, 2));
+  const plan::Plan plan = plan::zero_copy_reduce(Rank{0}, {.rank_count = 2, .turns = 8});
+  EXPECT_EQ(chunk_count(asked.element_count, 8, plan.parts, chunk_bytes_for(plan, true)), 8u);
+  for (const auto change :
+       {+[](CollectiveRequest& one) { one.tree = Tree::knomial; },
+        +[](CollectiveRequest& one) { one.participant_count = 1; },
+        +[](CollectiveRequest& one) { one.per_round_by_default = {2}; },
+        +[](CollectiveRequest& one) { one.agreement = Agreement::reproducible; },
+        +[](CollectiveRequest& one) { one.reduction.properties.commutative = false; }}) {
+    const CollectiveRequest before = asked;
+    change(asked);
+    EXPECT_FALSE(may_be_zero_copy(asked, {.rank_count = 2, .node_of = nodes_of(1, 2)}));
+    asked = before;
+  }
+}
+
 /// A piece is one message of whole elements.
 TEST(Selection, zero_copy_is_not_taken_where_a_piece_would_be_longer_than_a_message) {
   const auto may_be = [](Collective collective, std::size_t count, std::size_t element_bytes) {
