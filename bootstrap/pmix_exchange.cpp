@@ -60,12 +60,7 @@ pmix_info_t info_of(const char* key) {
 class Client {
  public:
   Client() {
-    if (std::getenv("PMIX_NAMESPACE") == nullptr)
-      throw Error(
-          ErrorCode::invalid_argument,
-          "pmix_exchange: PMIX_NAMESPACE is not set, so no PMIx server has started this "
-          "process; start it by Open MPI's mpirun, by prterun or by srun --mpi=pmix, or use "
-          "tcp_exchange");
+    if (std::getenv("PMIX_NAMESPACE") == nullptr) refuse();
     check_pmix(PMIx_Init(&self_, nullptr, 0), "PMIx_Init");
   }
   Client(const Client&) = delete;
@@ -113,6 +108,18 @@ class Client {
   }
 
  private:
+  [[noreturn]] static void refuse() {
+    // Slurm sets this for whatever srun starts.
+    const bool by_slurm = std::getenv("SLURM_STEP_ID") != nullptr;
+    throw Error(
+        ErrorCode::invalid_argument,
+        std::string("pmix_exchange: PMIX_NAMESPACE is not set, so this process was started ") +
+            (by_slurm ? "by Slurm's srun without PMIx: use srun --mpi=pmix, if srun "
+                        "--mpi=list names it, or tcp_exchange"
+                      : "by no PMIx server; start it by Open MPI's mpirun, by prterun or "
+                        "by srun --mpi=pmix, or use tcp_exchange"));
+  }
+
   pmix_proc_t self_{};
 };
 

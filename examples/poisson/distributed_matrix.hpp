@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
+#include "call_times.hpp"
 #include "communication.hpp"
 #include "matrix.hpp"
-#include "stopwatch.hpp"
 
 namespace poisson {
 
@@ -37,7 +37,9 @@ class DistributedMatrix {
     multiply(vector, product, [] {});
   }
 
-  Stopwatch& halo_time() { return halo_time_; }
+  CallTimes& halo_times() { return halo_times_; }
+  /// How many values of each rank this one needs.
+  std::span<const std::size_t> halo_counts() const { return received_counts_; }
 
  private:
   void find_halo(std::uint32_t rank_count, std::size_t unknowns);
@@ -52,19 +54,19 @@ class DistributedMatrix {
   std::vector<std::size_t> sent_counts_, received_counts_;
   std::vector<double> sent_, received_;
   std::unique_ptr<Collective> exchange_;
-  Stopwatch halo_time_;
+  CallTimes halo_times_;
 };
 
 template <class Meanwhile>
 void DistributedMatrix::multiply(std::span<const double> vector, std::span<double> product,
                                  const Meanwhile& meanwhile) {
   constexpr std::size_t rows_between = 256;  // some microseconds
-  halo_time_.time([&] { send_halo(vector); });
+  halo_times_.start([&] { send_halo(vector); });
   for (std::size_t i = 0; i < inner_.size(); ++i) {
     product[inner_[i]] = inner_row(inner_[i], vector);
     if (i % rows_between == rows_between - 1) meanwhile();
   }
-  halo_time_.time([&] { exchange_->wait(); });
+  halo_times_.wait([&] { exchange_->wait(); });
   for (const std::uint32_t row : outer_) product[row] = outer_row(row, vector);
 }
 

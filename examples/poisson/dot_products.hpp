@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "call_times.hpp"
 #include "communication.hpp"
-#include "stopwatch.hpp"
 
 namespace poisson {
 
@@ -30,17 +30,17 @@ class DotProducts {
   void set(std::size_t which, std::span<const double> left, std::span<const double> right);
 
   void start() {
-    time_.time([&] { sum_->start(); });
+    times_.start([&] { sum_->start(); });
   }
   void progress() {
-    time_.time([&] { sum_->progress(); });
+    times_.progress([&] { sum_->progress(); });
   }
   void wait() {
-    time_.time([&] { sum_->wait(); });
+    times_.wait([&] { sum_->wait(); });
     round();
   }
   void run() {
-    time_.time([&] { sum_->run(); });
+    times_.run([&] { sum_->run(); });
     round();
   }
 
@@ -55,7 +55,7 @@ class DotProducts {
 
   /// What the calls of the collective take: waiting for other ranks, but not this rank's
   /// arithmetic.
-  Stopwatch& time() { return time_; }
+  CallTimes& times() { return times_; }
 
  private:
   void round();
@@ -64,7 +64,7 @@ class DotProducts {
   std::vector<double> part_, whole_;
   std::vector<tutti::ExactSum> exact_part_, exact_whole_;
   std::unique_ptr<Collective> sum_;
-  Stopwatch time_;
+  CallTimes times_;
 };
 
 }  // namespace poisson

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <stdexcept>
 #include <utility>
+
+#include "late_ranks.hpp"
 
 namespace poisson {
 namespace {
@@ -18,9 +21,13 @@ double known_solution(std::size_t row) {
   return static_cast<double>(mixed) / 4294967296.0;
 }
 
-/// In microseconds per iteration, the mean of all ranks.
+/// In microseconds per iteration, the mean of all ranks.  "Late" is the part of the time before it
+/// that was waiting for ranks that had not begun.
 struct Times {
-  double all = 0, reductions = 0, halo = 0;
+  double all = 0, reductions = 0, reductions_late = 0, halo = 0, halo_late = 0;
+
+  double reductions_from_last() const { return reductions - reductions_late; }
+  double halo_from_last() const { return halo - halo_late; }
 };
 
 double median(std::vector<double> of) {
@@ -29,9 +36,11 @@ double median(std::vector<double> of) {
   return *middle;
 }
 
-double median(const std::vector<Times>& of, double Times::*which) {
+/// `which` is a member of Times, or a function of it.
+template <class Which>
+double median(const std::vector<Times>& of, Which which) {
   std::vector<double> numbers;
-  for (const Times& one : of) numbers.push_back(one.*which);
+  for (const Times& one : of) numbers.push_back(std::invoke(which, one));
   return median(std::move(numbers));
 }
 
@@ -47,6 +56,7 @@ class Run {
                     ? conjugate_gradient(matrix_, communication, options.arithmetic)
                     : pipelined_conjugate_gradient(matrix_, communication, options.arithmetic)),
         norms_(communication, 4, options.arithmetic),
+        late_ranks_(communication),
         times_sum_(communication.sum(std::span<const double>(own_times_), sum_of_times_)) {
     for (std::size_t row = 0; row < matrix_.row_count(); ++row)
       known_.push_back(known_solution(matrix_.first_row() + row));
@@ -59,20 +69,25 @@ class Run {
   std::string communication() const { return communication_.name(); }
   const Solution& solution() const { return solution_; }
   const std::vector<Times>& times() const { return times_; }
+  bool knows_late_ranks() const { return late_ranks_.are_comparable(); }
 
   void solve() {
     communication_.synchronize();
     solution_ = solver_->solve(right_, x_, limits_);
     own_times_[0] = solution_.seconds;
-    own_times_[1] = solution_.reduction_seconds;
-    own_times_[2] = solution_.halo_seconds;
+    own_times_[1] = solver_->reduction_times().seconds();
+    own_times_[2] = late_ranks_.seconds_waited(solver_->reduction_times().calls(), all_ranks_);
+    own_times_[3] = matrix_.halo_times().seconds();
+    own_times_[4] = late_ranks_.seconds_waited(matrix_.halo_times().calls(), matrix_.halo_counts());
     times_sum_->run();
     const double per_iteration =
         1e6 / static_cast<double>(std::max<std::size_t>(solution_.iterations(), 1)) /
         communication_.rank_count();
     times_.push_back({.all = sum_of_times_[0] * per_iteration,
                       .reductions = sum_of_times_[1] * per_iteration,
-                      .halo = sum_of_times_[2] * per_iteration});
+                      .reductions_late = sum_of_times_[2] * per_iteration,
+                      .halo = sum_of_times_[3] * per_iteration,
+                      .halo_late = sum_of_times_[4] * per_iteration});
   }
 
   /// Residual and error as they are, not as the recurrences have them; both relative.
@@ -95,7 +110,10 @@ class Run {
   DistributedMatrix matrix_;
   std::unique_ptr<Solver> solver_;
   DotProducts norms_;
-  std::vector<double> own_times_ = std::vector<double>(3), sum_of_times_ = own_times_;
+  LateRanks late_ranks_;
+  const std::vector<std::size_t> all_ranks_ =
+      std::vector<std::size_t>(communication_.rank_count(), 1);
+  std::vector<double> own_times_ = std::vector<double>(5), sum_of_times_ = own_times_;
   std::unique_ptr<Collective> times_sum_;
   std::vector<double> known_, right_, x_;
   Solution solution_;
@@ -104,14 +122,24 @@ class Run {
 
 using Runs = std::vector<std::unique_ptr<Run>>;
 
+/// A number of microseconds, or "-" if it is not known.
+std::string column(bool known, double microseconds) {
+  char text[32] = "-";
+  if (known) std::snprintf(text, sizeof(text), "%.2f", microseconds);
+  return text;
+}
+
 void print_row(Run& run, bool here) {
   const auto [residual, error] = run.check();
   if (!here) return;
-  std::printf("%-10s %-14s %10zu  %.3e %.3e %.3e %10.2f %10.2f %10.2f\n", run.solver().c_str(),
-              run.communication().c_str(), run.solution().iterations(),
-              run.solution().history.back().residual, residual, error,
-              median(run.times(), &Times::all), median(run.times(), &Times::reductions),
-              median(run.times(), &Times::halo));
+  std::printf(
+      "%-10s %-14s %10zu  %.3e %.3e %.3e %10.2f %10.2f %9s %8.2f %9s\n", run.solver().c_str(),
+      run.communication().c_str(), run.solution().iterations(),
+      run.solution().history.back().residual, residual, error, median(run.times(), &Times::all),
+      median(run.times(), &Times::reductions),
+      column(run.knows_late_ranks(), median(run.times(), &Times::reductions_from_last)).c_str(),
+      median(run.times(), &Times::halo),
+      column(run.knows_late_ranks(), median(run.times(), &Times::halo_from_last)).c_str());
   if (!run.solution().failure.empty())
     std::printf("%s, %s: iteration %zu: %s\n", run.solver().c_str(), run.communication().c_str(),
                 run.solution().iterations(), run.solution().failure.c_str());
@@ -119,15 +147,20 @@ void print_row(Run& run, bool here) {
 
 /// How much longer the second communication takes, by pairs of solves that followed each other.
 void print_ratios(const Run& first, const Run& second) {
-  const auto ratio = [&](double Times::*which) {
+  const auto ratio = [&](auto which) {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < first.times().size(); ++i)
-      ratios.push_back(second.times()[i].*which / first.times()[i].*which);
+      ratios.push_back(std::invoke(which, second.times()[i]) /
+                       std::invoke(which, first.times()[i]));
     return median(std::move(ratios));
   };
   std::printf("%s: with %s, reductions take %.2f x, the halo %.2f x, an iteration %.2f x as long\n",
               first.solver().c_str(), second.communication().c_str(), ratio(&Times::reductions),
               ratio(&Times::halo), ratio(&Times::all));
+  if (first.knows_late_ranks())
+    std::printf("%s: from the last rank's arrival on, reductions take %.2f x, the halo %.2f x\n",
+                first.solver().c_str(), ratio(&Times::reductions_from_last),
+                ratio(&Times::halo_from_last));
 }
 
 /// The residuals also as hexadecimal numbers, which show every bit.
@@ -162,16 +195,23 @@ int solve_and_report(const std::vector<std::unique_ptr<Communication>>& communic
                 matrix.unknowns(), communications.front()->rank_count(),
                 communications.front()->rank_count() == 1 ? "" : "s",
                 options.arithmetic == Arithmetic::exact ? "exact" : "plain");
-    std::printf("%49s %9s %9s %32s\n", "residual,", "residual,", "error",
-                "microseconds per iteration");
-    std::printf("%-10s %-14s %10s  %9s %9s %9s %10s %10s %10s\n", "solver", "communication",
-                "iterations", "updated", "b - A x", "of x", "all", "reductions", "halo");
+    std::printf("%47s %9s %9s %50s\n", "residual,", "residual,", "error",
+                "microseconds per iteration (last: see below)");
+    std::printf("%-10s %-14s %10s  %9s %9s %9s %10s %10s %9s %8s %9s\n", "solver", "communication",
+                "iterations", "updated", "b - A x", "of x", "all", "reductions", "from last",
+                "halo", "from last");
   }
   for (const auto& run : runs) print_row(*run, here);
   if (here)
     for (std::size_t i = 0; communications.size() == 2 && i < runs.size(); i += 2)
       print_ratios(*runs[i], *runs[i + 1]);
-  if (here) std::fflush(stdout);
+  if (here) {
+    std::printf("from last: without waiting for ranks that had not yet begun the call%s\n",
+                runs.front()->knows_late_ranks()
+                    ? ""
+                    : "; not known, as the ranks have no clock in common");
+    std::fflush(stdout);
+  }
   if (!options.history.empty())
     write_history(options.history + "." + std::to_string(rank) + ".csv", runs);
   communications.front()->synchronize();  // no rank leaves while another one still needs it

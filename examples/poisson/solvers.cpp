@@ -100,14 +100,12 @@ Solution Solver::solve(std::span<const double> right, std::span<double> x, const
   limits_ = limits;
   solution_ = {};
   solution_.history.reserve(limits.iterations + 1);
-  dots_.time().reset();
-  matrix_.halo_time().reset();
+  dots_.times().reset();
+  matrix_.halo_times().reset();
   std::fill(x.begin(), x.end(), 0.0);
   begin_ = std::chrono::steady_clock::now();
   iterate(right, x);
   solution_.seconds = solution_.history.back().seconds;
-  solution_.reduction_seconds = dots_.time().seconds();
-  solution_.halo_seconds = matrix_.halo_time().seconds();
   return std::move(solution_);
 }
 

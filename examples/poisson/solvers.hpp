@@ -41,7 +41,7 @@ struct Iteration {
 struct Solution {
   std::vector<Iteration> history;  // begins with the residual of x = 0
   std::string failure;             // why there is none, else empty
-  double seconds = 0, reduction_seconds = 0, halo_seconds = 0;
+  double seconds = 0;
 
   std::size_t iterations() const { return history.size() - 1; }
 };
@@ -56,6 +56,8 @@ class Solver {
   virtual const char* name() const = 0;
   /// Collective.  `right` is the right-hand side; `x` need not be set.
   Solution solve(std::span<const double> right, std::span<double> x, const Limits& limits);
+  /// The reductions of the last solve; its halo is the matrix's.
+  const CallTimes& reduction_times() { return dots_.times(); }
 
  protected:
   Solver(DistributedMatrix& matrix, Communication& communication, std::size_t products,

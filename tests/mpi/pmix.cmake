@@ -1,4 +1,4 @@
-# Ranks that Open MPI's launcher has started as a PMIx server, without MPI in the program.
+# Ranks that a PMIx server has started, without MPI in the program: Open MPI's launcher, and Slurm's srun.
 if(NOT TARGET tutti_pmix OR NOT version MATCHES "Open MPI|OpenRTE")
   return()
 endif()
@@ -29,4 +29,13 @@ if(TARGET tutti_fortran)
   tutti_mpi_test(pmix_fortran 3 pmix_fortran)
 endif()
 add_test(NAME pmix_no_server COMMAND pmix_exchange_test refused)
+add_test(NAME pmix_no_server_slurm COMMAND pmix_exchange_test refused)
 set_tests_properties(pmix_no_server PROPERTIES LABELS mpi TIMEOUT 60)
+set_tests_properties(pmix_no_server_slurm PROPERTIES LABELS mpi TIMEOUT 60 ENVIRONMENT SLURM_STEP_ID=0)
+# Slurm's daemons belong to the test, which is skipped where they are not installed.
+add_test(NAME pmix_slurm COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/slurm.sh $<TARGET_FILE:pmix_exchange_test>
+  $<TARGET_FILE:under_mpi> $<$<TARGET_EXISTS:tutti-bench>:$<TARGET_FILE:tutti-bench>>)
+set_tests_properties(pmix_slurm PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2 SKIP_RETURN_CODE 77)
+if(TUTTI_SANITIZE MATCHES address)
+  set_tests_properties(pmix_slurm PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+endif()

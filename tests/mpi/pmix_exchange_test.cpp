@@ -144,11 +144,17 @@ int left() {
   return hear(*exchange);
 }
 
+/// Without a server.  What to do depends on whether Slurm has started this process.
 int refused() {
+  const bool by_slurm = std::getenv("SLURM_STEP_ID") != nullptr;
+  const char* const advice = by_slurm ? "by Slurm's srun without PMIx: use srun --mpi=pmix"
+                                      : "start it by Open MPI's mpirun";
   try {
     (void)pmix_exchange();
   } catch (const Error& error) {
-    return std::strstr(error.what(), "PMIX_NAMESPACE is not set") ? 0 : wrong(error.what());
+    const bool says_so = std::strstr(error.what(), "PMIX_NAMESPACE is not set") != nullptr &&
+                         std::strstr(error.what(), advice) != nullptr;
+    return says_so && error.code() == ErrorCode::invalid_argument ? 0 : wrong(error.what());
   }
   return wrong("it is not refused");
 }
