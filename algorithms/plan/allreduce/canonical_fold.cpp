@@ -26,9 +26,8 @@ void CanonicalFold::add(Block block, Register at) {
   Value value{block, at};
   while (value.block != result.block) {
     const Block sibling = *tree_.sibling(value.block);
-    const auto other = std::find_if(waiting_.begin(), waiting_.end(), [&](const Value& waiting) {
-      return waiting.block == sibling;
-    });
+    const auto other = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [&](const Value& waiting) { return waiting.block == sibling; });
     if (other == waiting_.end()) {
       waiting_.push_back(value);
       return;
