@@ -60,6 +60,9 @@ class DisseminationPrices {
   Picoseconds operator()(const plan::Round& round) const {
     return prices_.ahead(round, values_, bytes_);
   }
+  Picoseconds lag(const plan::Round& round) const {
+    return prices_.lag(round.messages, values_, bytes_);
+  }
 
  private:
   RoundPrices prices_;
@@ -92,6 +95,9 @@ class CanonicalPrices {
   Picoseconds operator()(const plan::Round& round) const {
     return prices_.ahead(round, blocks_max_.of(round.length), bytes_);
   }
+  Picoseconds lag(const plan::Round& round) const {
+    return prices_.lag(round.messages, blocks_max_.of(round.length), bytes_);
+  }
 
  private:
   RoundPrices prices_;
@@ -102,11 +108,13 @@ class CanonicalPrices {
 template <class Prices>
 Picoseconds cost_of_rounds(const Query& query, const Variant& variant) {
   const Prices price(query);
-  Picoseconds cost = 0;
+  Picoseconds cost = 0, lag = 0;
   for (const plan::Round& round :
-       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round)) {
     cost += price(round);
-  return cost;
+    lag = std::max(lag, price.lag(round));
+  }
+  return cost + lag;
 }
 
 /// Returns the vector that is asked for, else the cheapest one.
@@ -206,10 +214,14 @@ plan::CorePrices core_prices(const Query& query) {
       const Picoseconds taken = memory.receive_overhead + combined;
       return {.each = memory.store_time(bytes), .least = memory.latency + taken, .busy = taken};
     }
-    const plan::LogGP network = network_of(query);
+    // Rounds of lanes overlap (round_prices.cpp).
+    const bool are_lanes = have_lanes_across(query);
+    const plan::LogGP network = are_lanes ? of_one_lane(query.network.between) : network_of(query);
     const Picoseconds one = round_cost(network, 1, 1, bytes, false);
     const Picoseconds further = round_cost(network, 2, 1, bytes, false) - one;
-    return {.fixed = one - further, .each = further + combined};
+    return {.fixed = one - further,
+            .each = further + combined,
+            .shared = are_lanes ? query.network.between.port_time(bytes) : 0};
   };
   return {.combining = prices(true), .out = prices(false), .largest = messages_of_round_max};
 }
@@ -283,10 +295,18 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
       plan::recursive_multiplying_rounds(query.topology.rank_count, variant.per_round);
   const bool is_folded = rounds.size() != variant.per_round.size();
   const plan::CorePrices prices = core_prices(query);
-  Picoseconds cost = 0;
-  for (std::size_t i = 0; i < rounds.size(); ++i)
-    cost += (is_folded && i + 1 == rounds.size() ? prices.out : prices.combining).of(rounds[i]);
-  return cost;
+  const Picoseconds lanes = query.network.between.ranks_at_port;
+  Picoseconds cost = 0, lag = 0;
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const plan::CorePrices::OfRound& price =
+        is_folded && i + 1 == rounds.size() ? prices.out : prices.combining;
+    cost += price.of(rounds[i]);
+    if (price.shared == 0) continue;
+    const Picoseconds of_lane = rounds[i] * price.shared / lanes;
+    const Picoseconds alone = price.fixed + rounds[i] * price.each;
+    lag = std::max(lag, std::min(alone - of_lane, (lanes - 1) * of_lane));
+  }
+  return cost + lag;
 }
 
 // One n for all rounds.

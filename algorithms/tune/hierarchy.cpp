@@ -474,9 +474,16 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const Picoseconds combine =
       pieces * query.network.between.work + query.network.between.work_per_byte.of(lane_bytes);
   const Picoseconds given = ranks > lanes ? lanes : lanes - 1;
-  const Picoseconds in = given * store + (ranks - 1) * (pieces * memory.receive_overhead +
-                                                        (has_payload ? combine : 0));
-  const Picoseconds out = (ranks - 1) * store + given * pieces * memory.receive_overhead;
+  const Picoseconds taken =
+      (ranks - 1) * (pieces * memory.receive_overhead + (has_payload ? combine : 0));
+  const Picoseconds told = (ranks - 1) * store, heard_of = pieces * memory.receive_overhead;
+  // Ranks without a lane give one piece while the lanes take another, and the other way round.
+  const bool at_once = pieces > 1 && ranks > lanes && topology.has_equal_nodes() && !in_stages &&
+                       !query.request.shares_target;
+  const Picoseconds in =
+      at_once ? std::max((lanes - 1) * store + taken, given * store) : given * store + taken;
+  const Picoseconds out =
+      at_once ? std::max((lanes - 1) * heard_of + told, given * heard_of) : told + given * heard_of;
   const Picoseconds hops = 2 * memory.latency;
   if (in_stages || pieces == 1) return across + in + out + hops;
   // Network and memory work at the same time: not while a round waits for its messages; and not for

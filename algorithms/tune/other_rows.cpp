@@ -66,14 +66,21 @@ std::string why_not_node_scan(const Query& query) {
 }
 
 /// Every round has messages between nodes, as many from one as ranks of the next one wait for them.
+/// Of two nodes, what goes from one to the other has gone through rounds of the first alone, and
+/// all ranks of the second wait for it in the last round.
 plan::Picoseconds cost_of_doubling(const Query& query, const Variant&) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  const std::uint64_t ranks = query.topology.largest_node();
+  const std::uint32_t ranks = query.topology.largest_node();
+  if (query.topology.node_count() == 2 && ranks > 1 && query.topology.has_runs())
+    return round_cost(share_of_port(network, ranks), 1, 1, bytes) +
+           std::bit_width(ranks - 1) *
+               (hop_in_node(query.network.inside, bytes) + network.work_time(bytes));
   plan::Picoseconds cost = 0;
   for (std::uint64_t ahead = 1; ahead < query.topology.rank_count; ahead *= 2)
-    cost += round_cost(share_of_port(network, static_cast<std::uint32_t>(std::min(ahead, ranks))),
-                       1, 1, bytes);
+    cost += round_cost(
+        share_of_port(network, static_cast<std::uint32_t>(std::min<std::uint64_t>(ahead, ranks))),
+        1, 1, bytes);
   return cost;
 }
 

@@ -1,3 +1,13 @@
+// Rounds of lanes overlap.  The lanes of a node send by turns, each the messages of its next round
+// as soon as it has those of the one before, whatever the others do: so all take the longer of what
+// the port takes for all of them and what one of them takes for itself.
+//
+//   3 lanes a, b, c, whose port is busy        and whose port waits for them
+//   port of a node   a b c a b c a b c         a b c . . a b c . . a b c
+//   round of a       =====|=====|===...        =========|=========|=====...
+//
+// In one of the rounds the last lane comes after the first: it is the one in which this makes the
+// largest difference.
 #include <algorithm>
 #include <numeric>
 
@@ -12,6 +22,7 @@ RoundPrices::RoundPrices(const Query& query)
       share_(network_of(query)),
       ranks_(query.topology.largest_node()),
       nodes_(query.topology.node_count()),
+      lanes_(have_lanes_across(query) ? query.network.between.ranks_at_port : 1),
       is_one_node_(nodes_ == 1),
       is_shared_(query.topology.has_shared_nodes()),
       has_runs_(query.topology.has_runs()) {}
@@ -29,6 +40,11 @@ const RoundPrices::Terms& RoundPrices::terms_of(std::uint64_t values, std::uint6
   terms = {.is_known = true, .combines = combines, .values = values, .value_bytes = value_bytes};
   terms.one = round_cost(share_, 1, values, value_bytes, combines);
   terms.further = round_cost(share_, 2, values, value_bytes, combines) - terms.one;
+  if (lanes_ > 1) {
+    const plan::LogGP one = of_one_lane(share_);
+    terms.first = round_cost(one, 1, values, value_bytes, combines);
+    terms.next = round_cost(one, 2, values, value_bytes, combines) - terms.first;
+  }
   terms.store = inside.store_time(bytes);
   terms.taken = inside.receive_overhead + (combines ? count * between.work_time(value_bytes) : 0);
   const Picoseconds work = combines ? count * between.work + between.work_per_byte.of(bytes) : 0;
@@ -52,6 +68,10 @@ Picoseconds RoundPrices::of(std::uint32_t messages, std::uint64_t values, std::u
 
 Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
                                std::uint64_t value_bytes, bool combines) const {
+  if (lanes_ > 1) {
+    const Terms& terms = terms_of(values, value_bytes, combines);
+    return std::max(alone(round.messages, terms), Picoseconds{round.messages} * terms.port);
+  }
   if (is_one_node_ || !is_shared_) return of(round.messages, values, value_bytes, combines);
   // Messages that stay in the node, of one of its ranks at most, and of all that leave it.
   const std::uint64_t messages = round.messages, length = round.length;
@@ -69,6 +89,14 @@ Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
   const auto others = static_cast<Picoseconds>(messages - 1);
   return terms.last + static_cast<Picoseconds>(stay) * terms.store +
          std::max(behind * terms.port, others * terms.busy);
+}
+
+Picoseconds RoundPrices::lag(std::uint32_t messages, std::uint64_t values,
+                             std::uint64_t value_bytes, bool combines) const {
+  if (lanes_ == 1) return 0;
+  const Terms& terms = terms_of(values, value_bytes, combines);
+  const Picoseconds of_lane = Picoseconds{messages} * terms.port / lanes_;
+  return std::min(alone(messages, terms) - of_lane, (lanes_ - 1) * of_lane);
 }
 
 }  // namespace tutti::tune

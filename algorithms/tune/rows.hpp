@@ -55,9 +55,14 @@ class RoundPrices {
   plan::Picoseconds of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
                        bool combines = true) const;
   /// A round of a schedule over all ranks, the k-th of whose messages goes k times `round.length`
-  /// ranks ahead: where ranks share nodes, some of them stay there.
+  /// ranks ahead: where ranks share nodes, some of them stay there.  Of lanes, until the next
+  /// round.
   plan::Picoseconds ahead(const plan::Round& round, std::uint64_t values, std::uint64_t value_bytes,
                           bool combines = true) const;
+  /// By how much the last of several lanes is behind the first, if they differ in this round; the
+  /// most of all rounds is what these take besides.  0: there is one lane.
+  plan::Picoseconds lag(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
+                        bool combines = true) const;
 
  private:
   /// What does not depend on the number of messages.
@@ -66,18 +71,36 @@ class RoundPrices {
     bool combines = false;
     std::uint64_t values = 0, value_bytes = 0;
     plan::Picoseconds one = 0, further = 0;          // messages of ranks that all send alike
+    plan::Picoseconds first = 0, next = 0;           // of one lane, if the others do not send
     plan::Picoseconds store = 0, taken = 0;          // inside a node
     plan::Picoseconds last = 0, port = 0, busy = 0;  // of the messages of a node
   };
   const Terms& terms_of(std::uint64_t values, std::uint64_t value_bytes, bool combines) const;
   plan::Picoseconds in_node(std::uint32_t messages, const Terms& terms) const;
+  static plan::Picoseconds alone(std::uint32_t messages, const Terms& terms) {
+    return terms.first + (plan::Picoseconds{messages} - 1) * terms.next;
+  }
 
   plan::Network network_;
   plan::LogGP share_;  // of the port of a node
   std::uint64_t ranks_, nodes_;
+  plan::Picoseconds lanes_;
   bool is_one_node_, is_shared_, has_runs_;
   mutable std::array<Terms, 16> terms_;  // by values
 };
+
+/// Whether it is across nodes, and several lanes of each share a port.
+inline bool have_lanes_across(const Query& query) {
+  return query.network.between.ranks_at_port > 1 && !query.topology.is_one_node() &&
+         !query.topology.has_shared_nodes();
+}
+
+/// One lane of those that share a port, as if it had that for itself.
+inline plan::LogGP of_one_lane(const plan::LogGP& network) {
+  plan::LogGP alone = network;
+  alone.ranks_at_port = 1;
+  return alone;
+}
 
 /// The connections that a vector may need: none in a single node.
 inline std::uint32_t partners_max_of(const Query& query) {

@@ -1,8 +1,8 @@
 // See canonical_fold.hpp.
 #include "plan/allreduce/canonical_fold.hpp"
 
+#include <algorithm>
 #include <cassert>
-#include <iterator>
 
 namespace tutti::plan {
 
@@ -26,22 +26,26 @@ void CanonicalFold::add(Block block, Register at) {
   Value value{block, at};
   while (value.block != result.block) {
     const Block sibling = *tree_.sibling(value.block);
-    const auto other = waiting_.find(sibling.first);
-    if (other == waiting_.end() || other->second.block != sibling) {
-      waiting_.emplace(value.block.first, value);
+    const auto other = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [&](const Value& waiting) { return waiting.block == sibling; });
+    if (other == waiting_.end()) {
+      waiting_.push_back(value);
       return;
     }
-    const Value half = other->second;
-    waiting_.erase(other);
+    const Value half = *other;
+    *other = waiting_.back();
+    waiting_.pop_back();
     value = sibling.first < value.block.first ? joined(half, value) : joined(value, half);
   }
   if (!value.is_own) steps_.copy(value.at, result.at);
 }
 
 const CanonicalFold::Value& CanonicalFold::result_with(Block block) const {
-  const auto above = results_.upper_bound(block.first);
-  assert(above != results_.begin() && std::prev(above)->second.block.end() >= block.end());
-  return std::prev(above)->second;
+  const auto result = std::find_if(results_.begin(), results_.end(), [&](const Value& one) {
+    return one.block.first <= block.first && block.end() <= one.block.end();
+  });
+  assert(result != results_.end());
+  return *result;
 }
 
 CanonicalFold::Value CanonicalFold::joined(Value left, Value right) {

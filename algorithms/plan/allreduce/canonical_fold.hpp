@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "plan/allreduce/canonical_tree.hpp"
@@ -43,7 +42,7 @@ class CanonicalFold {
       : tree_(tree), steps_(steps), scratch_(scratch) {}
 
   /// A result that is wanted, and where.  To be said of all results before anything is added.
-  void want(Block block, Register at) { results_.emplace(block.first, Value{block, at}); }
+  void want(Block block, Register at) { results_.push_back({block, at}); }
 
   /// A value that is there from now on.  Every rank of the results is added exactly once.
   void add(Block block, Register at);
@@ -61,8 +60,9 @@ class CanonicalFold {
   CanonicalTree tree_;
   StepWriter& steps_;
   ScratchPayloads& scratch_;
-  std::map<std::uint32_t, Value> results_;  // by first rank
-  std::map<std::uint32_t, Value> waiting_;  // for their siblings, by first rank
+  // Both are few, so that they are looked through from one end to the other.
+  std::vector<Value> results_ = {};
+  std::vector<Value> waiting_ = {};  // for their siblings
 };
 
 }  // namespace tutti::plan

@@ -31,8 +31,8 @@ std::optional<Block> CanonicalTree::sibling(Block block) const {
   assert(block.count > 0 && block.end() <= rank_count_);
   std::uint64_t size = std::bit_ceil(std::uint64_t{block.count});
   for (; size < rank_count_; size *= 2) {
-    assert(block.first % size == 0);
-    if (block.first / size % 2 == 1)
+    assert((block.first & (size - 1)) == 0);
+    if ((block.first & size) != 0)
       return Block{static_cast<std::uint32_t>(block.first - size),
                    static_cast<std::uint32_t>(size)};
     const std::uint64_t right = block.first + size;
@@ -50,12 +50,10 @@ std::vector<Block> CanonicalTree::blocks_of(Rank last, std::uint32_t length) con
   std::vector<Block> blocks;
   const auto append = [&](std::uint64_t first, std::uint64_t end) {
     while (first < end) {
-      std::uint64_t size = 1;
       // Beyond P there are no ranks, so that a block which reaches P may be any size.
-      while (first % (2 * size) == 0 && (first + 2 * size <= end || end == rank_count_) &&
-             first + size < end)
-        size *= 2;
-      size = std::min(size, end - first);
+      const std::uint64_t left = end - first;
+      const std::uint64_t most = end == rank_count_ ? left : std::bit_floor(left);
+      const std::uint64_t size = first == 0 ? most : std::min(first & (~first + 1), most);
       blocks.push_back({static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(size)});
       first += size;
     }

@@ -59,9 +59,10 @@ struct CorePrices {
   struct OfRound {
     std::int64_t fixed = 0, each = 0;
     std::int64_t least = 0, busy = 0;  // what is waited for, if that is more than is done meanwhile
+    std::int64_t shared = 0;           // of what others use as well; all they do is not less
     std::int64_t of(std::uint64_t messages) const {
       const auto count = static_cast<std::int64_t>(messages);
-      return fixed + count * each + std::max(least, count * busy);
+      return std::max(fixed + count * each + std::max(least, count * busy), count * shared);
     }
   };
   OfRound combining = {};     // of the core, and of the round before it

@@ -47,8 +47,13 @@ struct Event {
 
   static constexpr std::uint32_t of_turn = UINT32_MAX;
 
+  /// As one number, without a branch: which event is the later one, nobody can predict.
   friend bool operator>(const Event& a, const Event& b) {
-    return a.at != b.at ? a.at > b.at : a.order() > b.order();
+    __extension__ typedef unsigned __int128 Wide;
+    const auto key = [](const Event& event) {
+      return static_cast<Wide>(static_cast<std::uint64_t>(event.at)) << 64 | event.order();
+    };
+    return key(a) > key(b);
   }
   std::uint64_t order() const { return std::uint64_t{rank} << 32 | number; }
 };
@@ -151,6 +156,7 @@ class Events {
       } while (!events_.empty() && events_.top().at == together[0].at &&
                events_.top().rank == together[0].rank);
       for (const Event& event : together) handle(event);
+      take_turns_now(together[0].at);
     }
     std::vector<Picoseconds> ends;
     for (const RankState& state : ranks_) {
@@ -206,20 +212,41 @@ class Events {
     for (std::size_t i = 0; i < puts.size(); ++i) puts[i]->slot = awaits[i]->slot;
   }
 
+  static Event turn_of(std::uint32_t rank, Picoseconds at) {
+    return {.at = at,
+            .number = Event::of_turn,
+            .rank = rank,
+            .taken = 0,
+            .to = rank,
+            .slot = 0,
+            .kind = EventKind::turn,
+            .is_line = false};
+  }
   void take_turn_at(std::uint32_t rank, Picoseconds at) {
     ranks_[rank].waits = false;
-    events_.push({.at = at,
-                  .number = Event::of_turn,
-                  .rank = rank,
-                  .taken = 0,
-                  .to = rank,
-                  .slot = 0,
-                  .kind = EventKind::turn,
-                  .is_line = false});
+    events_.push(turn_of(rank, at));
+  }
+  /// Whether its turn at that time would be the next event: then it need not be among them.
+  bool is_next(std::uint32_t rank, Picoseconds at) const {
+    return woken_.empty() && (events_.empty() || events_.top() > turn_of(rank, at));
   }
 
-  void wake(std::uint32_t rank, Picoseconds at) {
-    if (ranks_[rank].waits) take_turn_at(rank, at);
+  void wake(std::uint32_t rank) {
+    if (!ranks_[rank].waits) return;
+    ranks_[rank].waits = false;
+    woken_.push_back(rank);
+  }
+  void take_turns_now(Picoseconds now) {
+    while (woken_.size() > 1) {
+      take_turn_at(woken_.back(), now);
+      woken_.pop_back();
+    }
+    if (woken_.empty()) return;
+    const std::uint32_t rank = woken_[0];
+    woken_.clear();
+    if (!is_next(rank, now)) return take_turn_at(rank, now);
+    ranks_[rank].clock = std::max(ranks_[rank].clock, now);
+    take_turn(rank, now);
   }
 
   void handle(const Event& event) {
@@ -245,7 +272,7 @@ class Events {
         return;
       case EventKind::visible:
         receiver.slots[event.slot] = SlotState::arrived;
-        wake(event.to, event.at);
+        wake(event.to);
         return;
     }
   }
@@ -256,7 +283,7 @@ class Events {
       receiver.slots[event.slot] = SlotState::arrived;
     else
       receiver.unseen.push_back(event.slot);
-    wake(event.to, event.at);
+    wake(event.to);
   }
 
   /// Runs the rank as far as what has happened until `now` decides what it does.
@@ -266,7 +293,10 @@ class Events {
     while (state.next < step_count) {
       const Step& step = state.steps[state.next];
       if (step.action == Action::await && state.slots[step.slot] != SlotState::arrived) {
-        if (state.clock > now) return take_turn_at(rank, state.clock);
+        if (state.clock > now) {
+          if (!is_next(rank, state.clock)) return take_turn_at(rank, state.clock);
+          now = state.clock;
+        }
         if (!takes_another(state)) {
           if (state.unseen.empty()) {
             state.waits = true;
@@ -280,7 +310,8 @@ class Events {
         }
       } else if (step.action == Action::put && state.shares_port && state.clock > now &&
                  !is_neighbour(rank, step.peer)) {
-        return take_turn_at(rank, state.clock);
+        if (!is_next(rank, state.clock)) return take_turn_at(rank, state.clock);
+        now = state.clock;
       }
       state.clock += run(rank, state.steps[state.next++]);
     }
@@ -394,6 +425,7 @@ class Events {
   std::vector<Port> ports_;       // of each node
   std::vector<SlotState> slots_;  // of all ranks
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<std::uint32_t> woken_ = {};  // by the events of this instant
   std::uint32_t messages_ = 0;
   Time port_, travel_, store_, work_;
 };

@@ -9,6 +9,7 @@
 
 #include "tune/choose.hpp"
 #include "tune/machine.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -112,6 +113,33 @@ TEST(Prices, of_a_faster_machine_choose_alike) {
       EXPECT_NEAR(static_cast<double>(one.cost()), 8 * static_cast<double>(other.cost()),
                   1e-3 * static_cast<double>(one.cost()));
     }
+}
+
+// Rounds of lanes overlap: the price of each is not that of the last lane.
+TEST(Prices, of_whole_payloads_in_lanes_are_what_they_take) {
+  for (const char* const preset : {"fdr", "hdr", "roce10"})
+    for (const std::uint32_t nodes : {9u, 16u, 31u})
+      for (const std::uint64_t bytes : {1024u, 4096u}) {
+        const plan::Network network = machine_preset(preset).network();
+        const Topology topology = topology_of(8 * nodes, 8);
+        CollectiveRequest request = request_of(Collective::allreduce, bytes);
+        std::size_t seen = 0;
+        for (const Choice& rival : rivals(request, topology, network)) {
+          const Variant& variant = rival.variant();
+          if (variant.lane_count < 4 || variant.turns > 0 || !variant.across ||
+              variant.across->first_plan().parts > 1)
+            continue;
+          const plan::Picoseconds time =
+              plan_time({request, topology, network}, [&](Rank self) { return rival.plan(self); });
+          const double quotient = static_cast<double>(time) / static_cast<double>(rival.cost());
+          EXPECT_GE(quotient, 0.85)
+              << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
+          EXPECT_LE(quotient, 1.15)
+              << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
+          ++seen;
+        }
+        EXPECT_GT(seen, 0u) << preset << ' ' << nodes << ' ' << bytes;
+      }
 }
 
 }  // namespace
