@@ -53,6 +53,9 @@ struct CopyCosts {
   /// A chunk put and then another one got, while the other rank does the same.
   double exchange_chunk = 0;
 
+  /// Whether the two ranks share no cache: there a word took 240 to 270 ns, and 30 to 70 between
+  /// CPUs that share one (docs/performance.md).
+  bool caches_are_apart() const noexcept { return word > 150; }
   double read_per_byte() const noexcept {  // within a page
     return std::max(0.0, (read_page - read_call) / costs_page_bytes);
   }

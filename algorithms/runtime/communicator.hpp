@@ -101,7 +101,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
     return {.rank_count = exchange.rank_count(),
             .node_of = neighbours.nodes.node,
             .domain_of = neighbours.domain,
-            .shares_cpus = shares_cpus};
+            .shares_cpus = shares_cpus,
+            .caches_are_apart = neighbours.caches_are_apart()};
   }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {

@@ -2,6 +2,7 @@
 // each other's windows; one that others cannot map is a node of its own, with the reason.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,6 +61,12 @@ struct Neighbourhood {
   std::vector<std::optional<shm::CopyCosts>> costs = {};
   std::vector<Node> domain;  // of each rank, parts of nodes
   std::string remark;        // why ranks that may be a node are not; alike on all ranks
+
+  /// Whether two ranks that share a node share no cache, as measured; alike on all ranks.
+  bool caches_are_apart() const noexcept {
+    return std::any_of(costs.begin(), costs.end(),
+                       [](const auto& of_node) { return of_node && of_node->caches_are_apart(); });
+  }
 };
 
 /// Gathers as many bytes from each rank; collective.

@@ -702,7 +702,7 @@ bool is_zero_copy_allreduce_in_nodes(const Query& query) {
   if (request.bytes() < zero_copy_lanes_bytes_min || request.is_asked_for() ||
       request.across != Across::automatic || request.shares_target || request.is_undivided ||
       !may_swap_operands(request) || is_reproducible_in_bits(request) ||
-      topology.node_count() > zero_copy_nodes_max ||
+      topology.caches_are_apart || topology.node_count() > zero_copy_nodes_max ||
       topology.node_count() - 1 > request.partners_max ||
       topology.largest_node() > 2 * topology.smallest_node())  // few ranks would work for many
     return false;

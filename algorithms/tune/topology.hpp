@@ -16,6 +16,7 @@ struct Topology {
   std::vector<Node> node_of = {};              // of each rank; empty: each is a node of its own
   std::vector<Node> domain_of = {};            // of each rank; empty: nodes are not divided
   bool shares_cpus = false;                    // some node has more ranks than CPUs for them
+  bool caches_are_apart = false;               // two ranks of some node share no cache (measured)
   std::optional<plan::NodeCounts> known = {};  // of counted(): no rank changes its node any more
 
   /// Looks at all ranks once and for all.  A choice asks for the following hundreds of times, which

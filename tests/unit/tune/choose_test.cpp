@@ -573,6 +573,8 @@ TEST(Selection, ranks_that_share_nodes_combine_in_segments_where_that_is_worth_i
   EXPECT_FALSE(may_be(nodes_of(1, 2)));
   asked.reduction = request(BuiltIn::sum, ElementType::int64, Agreement::reproducible).reduction;
   EXPECT_TRUE(may_be(nodes_of(1, 2)));
+  EXPECT_FALSE(may_be_zero_copy(
+      asked, {.rank_count = 2, .node_of = nodes_of(1, 2), .caches_are_apart = true}));
   asked.reduction.properties.commutative = false;
   EXPECT_FALSE(may_be(nodes_of(1, 2)));
 }
