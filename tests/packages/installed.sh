@@ -195,6 +195,14 @@ import importlib.metadata, importlib.util, sys
 found = importlib.util.find_spec("tutti").origin
 assert found.startswith(sys.argv[1]), found
 assert importlib.metadata.version("tutti").startswith(sys.argv[2] + "."), importlib.metadata.version("tutti")
+assert "Redistribution" in importlib.metadata.distribution("tutti").read_text("LICENSE")
+sys.modules["numpy"] = None  # as if it were not there
+try:
+    import tutti
+except ModuleNotFoundError as missing:
+    assert missing.name == "numpy", missing
+else:
+    raise AssertionError("tutti needs no NumPy")
 PYTHON
   export PYTHONDONTWRITEBYTECODE=1
   PYTHONPATH=$folder quietly "$python" "$scratch/python.py" "$folder" "$version"
