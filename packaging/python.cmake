@@ -21,7 +21,7 @@ function(tutti_install_python folder component)
   install(TARGETS tutti_python LIBRARY DESTINATION ${folder}/tutti COMPONENT ${component} ${ARGN})
   install(FILES ${PROJECT_SOURCE_DIR}/bindings/python/tutti/__init__.py
     DESTINATION ${folder}/tutti COMPONENT ${component} ${ARGN})
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/METADATA
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/METADATA ${PROJECT_SOURCE_DIR}/LICENSE
     DESTINATION ${folder}/tutti-${PROJECT_VERSION}.dist-info COMPONENT ${component} ${ARGN})
 endfunction()
 tutti_install_python(${python_folder} python)

@@ -137,8 +137,11 @@ if readelf -d "$scratch/build/with_c_static" | grep 'NEEDED.*libtutti'; then
 fi
 
 if [ "$fortran" != none ]; then
+  # Open MPI's modules are for the same compilers.
+  mpifort=
+  [[ $mpicc != *mpicc.openmpi ]] || mpifort=$(command -v mpifort.openmpi) || mpifort=
   project installed_fortran -D VERSION="$version" -D EXAMPLES="$source/examples" -D CMAKE_PREFIX_PATH="$prefix" \
-    -D CMAKE_Fortran_COMPILER="$fortran"
+    -D CMAKE_Fortran_COMPILER="$fortran" ${mpifort:+-D MPI=mpi -D MPI_Fortran_COMPILER="$mpifort"}
   for library in fortran fortran_static; do
     quietly timeout 60 "$scratch/build/with_$library"
     grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "$library says this"; }
@@ -147,6 +150,10 @@ if [ "$fortran" != none ]; then
   if readelf -d "$scratch/build/with_fortran_static" | grep 'NEEDED.*libtutti'; then
     fail "tutti::fortran_static is not the archive"
   fi
+  for program in ${mpifort:+mpi_fortran mpi_fortran_static}; do
+    quietly timeout 60 "$@" -n 2 "$scratch/build/$program"
+    grep -qF 'rank 1: |x|^2 = 500' "$scratch/log" || { cat "$scratch/log"; fail "$program says this"; }
+  done
   # The folder says which modules it has.
   modules=$(find "$prefix" -name tutti.mod)
   number=$(sed -n 's|.*/gfortran-mod-\([0-9]*\)/tutti.mod$|\1|p' <<<"$modules")
@@ -188,6 +195,14 @@ import importlib.metadata, importlib.util, sys
 found = importlib.util.find_spec("tutti").origin
 assert found.startswith(sys.argv[1]), found
 assert importlib.metadata.version("tutti").startswith(sys.argv[2] + "."), importlib.metadata.version("tutti")
+assert "Redistribution" in importlib.metadata.distribution("tutti").read_text("LICENSE")
+sys.modules["numpy"] = None  # as if it were not there
+try:
+    import tutti
+except ModuleNotFoundError as missing:
+    assert missing.name == "numpy", missing
+else:
+    raise AssertionError("tutti needs no NumPy")
 PYTHON
   export PYTHONDONTWRITEBYTECODE=1
   PYTHONPATH=$folder quietly "$python" "$scratch/python.py" "$folder" "$version"

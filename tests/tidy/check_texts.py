@@ -93,7 +93,7 @@ def check_settings(root):
     table = settings_in_table(root)
     known = set(table)
     for path in [root / "include/tutti/tutti.h", root / "CMakeLists.txt",
-                 *(root / "scripts").glob("*")]:
+                 *(root / "bindings").glob("*/CMakeLists.txt"), *(root / "scripts").glob("*")]:
         if path.is_file():
             known |= set(SETTING.findall(path.read_text()))
     for page in pages_of(root):

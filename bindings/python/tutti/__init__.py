@@ -20,6 +20,8 @@ import collections
 import ctypes
 import time
 
+import numpy  # before the extension, whose own error without it would not be about NumPy
+
 from ._tutti import (Aborted, Communicator, Context, Error, ExactSum, Exchange, InvalidArgument,
                      Operation, PeerFailed, TimedOut, TransportFailed, UserOperator, __version__,
                      _run_local, exact_sum_dtype, tcp_exchange, user_exchange)
