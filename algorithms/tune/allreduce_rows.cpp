@@ -550,6 +550,7 @@ std::string why_not_canonical_halving_unasked(const Query& query) {
 }
 
 std::string why_not_zero_copy_in_nodes(const Query& query) {
+  if (query.topology.caches_are_apart) return "CPUs of a node share no cache (measured)";
   return is_zero_copy_in_nodes(query)
              ? ""
              : "the buffers of ranks that share nodes are not all in segments, or the payload does "

@@ -40,7 +40,8 @@ enum class Scope : std::uint8_t {
 /// Ranks that share nodes also do an allreduce of 1 MiB and more without copies, if source and
 /// target lie in segments on all ranks (registered buffers do not suffice) and the operator
 /// commutes: on a single node, or on up to 9 of which none has more than twice the ranks of another
-/// (Operation::algorithm() is "lanes_zero_copy").  Reproducible results whose bits show the order
+/// (Operation::algorithm() is "lanes_zero_copy"), unless two CPUs of a node were measured to share
+/// no cache.  Reproducible results whose bits show the order
 /// of operands are computed with copies.
 ///
 /// So does a reduce of the ranks of a single node, if the sources of all ranks lie in segments and

@@ -15,14 +15,18 @@ for program in munged slurmctld slurmd srun scancel sinfo setpriv python3; do
     skip "$program is not there (Debian: munge, slurmctld, slurmd, slurm-client, util-linux, python3)"
 done
 
+# Nothing of a cluster that this host belongs to: no job that this runs in, no daemon but its own.
+unset "${!SLURM_@}" "${!SRUN_@}" "${!SCANCEL_@}" "${!SQUEUE_@}"
 work=$(mktemp -d)
+export SLURM_CONF=$work/slurm.conf
 finish() {
   local status=$?
   trap - EXIT
   # What runs a job is no child of this script, and ends by the daemons alone.
-  if [ $status -ne 0 ] && [ $status -ne 77 ]; then
+  if [ $status -ne 0 ] && [ $status -ne 77 ] && [ -s "$SLURM_CONF" ]; then
     timeout 2 scancel --quiet --user="$(id -un)" 2>/dev/null || true
-    for _ in {1..50}; do
+    local end=$((SECONDS + 5))
+    while [ $SECONDS -lt $end ]; do
       [ -n "$(timeout 2 squeue --noheader 2>/dev/null)" ] || break
       sleep 0.1
     done

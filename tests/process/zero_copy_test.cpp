@@ -356,8 +356,9 @@ TEST(ZeroCopy, reduces_give_what_others_give) {
   // In one chunk and in several.
   for (const auto& [count, root, elements] :
        {std::tuple{2u, 0u, 131'072u}, {2u, 1u, 400'003u}, {4u, 1u, 200'003u}, {5u, 4u, 65'536u}}) {
-    const auto results = launch({.rank_count = count}, [&](Exchange& exchange) {
-      return call_reduces(exchange, count, Rank{root}, elements,
+    const auto results = launch({.rank_count = count}, [&, ranks = count, of = Rank{root},
+                                                        each = elements](Exchange& exchange) {
+      return call_reduces(exchange, ranks, of, each,
                           built_in_reduction(BuiltIn::sum, ElementType::uint64));
     });
     EXPECT_EQ(codes_of(results), std::vector<int>(count)) << count << " ranks, root " << root;
