@@ -76,8 +76,9 @@ format() {
 }
 tidy() {
   configure clang || return
+  # Where the software device is compiled, what stands in for it is not.
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
-    xargs tests/tidy/clang_tidy.py build/clang >build/clang-tidy.log 2>&1 ||
+    grep -vxF verbs/soft/absent.cpp | xargs tests/tidy/clang_tidy.py build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2 || tail -n 20 build/clang-tidy.log >&2; return 1; }
 }
 # Ratios against the tripwires of microbench/targets.txt, best of three each: what one neighbour on the

@@ -258,8 +258,8 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 }
 
 /// Follows the events of the few cheapest candidates, and puts first the one that then takes least.
-/// Of a call whose prices are near the events, candidates with too many messages to be followed are
-/// compared with the others by their price.
+/// Candidates with too many messages to be followed are compared with the others by their price, if
+/// the prices of such a call are near the events.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 8;
   std::size_t own_budget = messages_followed_max;

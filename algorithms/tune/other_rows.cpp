@@ -66,8 +66,8 @@ std::string why_not_node_scan(const Query& query) {
 }
 
 /// Every round has messages between nodes, as many from one as ranks of the next one wait for them.
-/// Of two nodes, what goes from one to the other has gone through rounds of the first alone, and
-/// all ranks of the second wait for it in the last round.
+/// Where there are two nodes, all rounds but the last stay inside them.  In the last one, all ranks
+/// of the second node wait for what the first one sends.
 plan::Picoseconds cost_of_doubling(const Query& query, const Variant&) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());

@@ -55,8 +55,8 @@ class RoundPrices {
   plan::Picoseconds of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
                        bool combines = true) const;
   /// A round of a schedule over all ranks, the k-th of whose messages goes k times `round.length`
-  /// ranks ahead: where ranks share nodes, some of them stay there.  Of lanes, until the next
-  /// round.
+  /// ranks ahead: where ranks share nodes, some of them stay there.  For lanes, it is the
+  /// time until a lane begins its next round.
   plan::Picoseconds ahead(const plan::Round& round, std::uint64_t values, std::uint64_t value_bytes,
                           bool combines = true) const;
   /// By how much the last of several lanes is behind the first, if they differ in this round; the

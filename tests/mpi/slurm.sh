@@ -75,7 +75,6 @@ read -r -a ports < <(python3 -c 'import socket
 listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
 print(*(listener.getsockname()[1] for listener in listeners))')
 host=$(hostname -s) user=$(id -un)
-export SLURM_CONF=$work/slurm.conf
 # More CPUs than there are, so that no step waits for one.  Each node has a directory for PMIx.
 cat >"$SLURM_CONF" <<TEXT
 ClusterName=tutti

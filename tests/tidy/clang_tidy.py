@@ -61,13 +61,15 @@ def tidy(folder, file, *options):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    commands = {entry["file"]: entry
+    commands = {os.path.realpath(entry["file"]): entry
                 for entry in json.loads((folder / "compile_commands.json").read_text())}
-    files = [os.path.abspath(file) for file in sys.argv[2:]]
+    files = [os.path.realpath(file) for file in sys.argv[2:]]
     missing = [file for file in files if file not in commands]
     for file in missing:
-        print(f"clang_tidy.py: {file}: not compiled in {folder}: not looked at")
-    groups = units(commands, [file for file in files if file in commands])
+        print(f"clang_tidy.py: error: {file}: not compiled in {folder}, so that it cannot be looked at")
+    if missing or not files:
+        return 1
+    groups = units(commands, files)
     united = folder / "clang_tidy"
     united.mkdir(exist_ok=True)
     entries = []
@@ -93,7 +95,7 @@ def main():
     for good, text in results:
         if not good:
             print(text)
-    print(f"clang_tidy.py: {len(files) - len(missing)} files in {len(groups)} units:",
+    print(f"clang_tidy.py: {len(files)} files in {len(groups)} units:",
           "clean" if all(good for good, _ in results) else "findings")
     return 0 if all(good for good, _ in results) else 1
 
