@@ -53,7 +53,8 @@
 //                      release.  All ranks of the node read it with acquire, before they join a
 //                      chunk of F laps later.  Without the pair, a complete chunk could overwrite
 //                      what is still being read.  It is the acknowledgement by which the window
-//                      moves on.
+//                      moves on.  Where others may copy for that rank, it is written before
+//                      `taken`, so that the laps' numbers are written in their order.
 //   taken[rank]        Twice the number of results, in all laps together, that were copied for that
 //                      rank, and 1 while somebody copies the next one.  That rank or another one of
 //                      the node raises it by 1 by compare-and-swap, with acquire, and then has the
@@ -845,8 +846,8 @@ class SharedRing {
       } else {
         if (!has_arrived(result.chunk, lap()) || !take(member_, number)) return false;
         copy_from(result.place);
-        word(layout_.taken(member_)).store(2 * (number + 1), std::memory_order_release);
         publish_if_last(member_, number, fabric);
+        word(layout_.taken(member_)).store(2 * (number + 1), std::memory_order_release);
       }
     }
     ++copied;
@@ -868,7 +869,9 @@ class SharedRing {
         .compare_exchange_strong(before, before + 1, std::memory_order_acquire,
                                  std::memory_order_relaxed);
   }
-  /// If it was the last result of its lap, that rank has consumed the lap.
+  /// If it was the last result of its lap, that rank has consumed the lap.  To be called before the
+  /// next result can be taken: whoever took the results of the next lap could otherwise write the
+  /// word before, and this one would set it back, for good where the node then waits for it.
   template <ForwardingFabric F>
   void publish_if_last(std::uint32_t member, std::uint64_t number, F& fabric) noexcept {
     const std::uint64_t count = layout_.ring.result_count();
@@ -898,8 +901,8 @@ class SharedRing {
       std::memcpy(contribution_of(member, lap) + result.part.source.offset, result.place,
                   result.part.source.bytes);
     count_copied(result.part.source.bytes, fabric);
-    fabric.publish(address_of(layout_.taken(member)), 2 * (number + 1), 0);
     publish_if_last(member, number, fabric);
+    fabric.publish(address_of(layout_.taken(member)), 2 * (number + 1), 0);
     return true;
   }
 

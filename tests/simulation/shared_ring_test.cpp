@@ -32,6 +32,7 @@ struct Weather {
   // The device places writes in any order and notifies them, and who polls republishes.
   bool republished = false;
   bool notified_early = false;  // and does not wait for what it notifies
+  bool interrupted = false;     // others of its node get on before a rank stores a word for them
 };
 
 /// Each rank has a connection, along which chunks and words wait until they are delivered; a chunk
@@ -138,6 +139,7 @@ class World {
     void saw() noexcept { has_moved = true; }
     void publish(std::uint64_t* word, std::uint64_t value, std::size_t bytes) noexcept {
       has_moved = true;
+      world.interrupt(member);
       WordsOfNode::publish(word, value, bytes);
     }
     Status room() noexcept { return world.random_() % 4 == 0 ? Status::in_progress : Status::ok; }
@@ -159,6 +161,21 @@ class World {
       return Status::ok;
     }
   };
+
+  /// One rank in eight that stores a word is interrupted until the others of its node have got on
+  /// for a while.  No rank is interrupted while another one is.
+  void interrupt(const Member& member) noexcept {
+    if (!weather_.interrupted || is_interrupted_ || random_() % 8 != 0) return;
+    is_interrupted_ = true;
+    for (std::uint64_t turns = random_() % 512; turns > 0; --turns) {
+      Member& other = members()[random_() % members().size()];
+      if (other.node != member.node || &other == &member || !other.execution.in_flight) continue;
+      Connection connection(*this, other);
+      if (other.ring->advance(other.execution, connection) == Status::ok)
+        wrong_ += ring_.is_right(other) ? 0 : 1;
+    }
+    is_interrupted_ = false;
+  }
 
   struct Notified {
     const std::byte* from;
@@ -257,6 +274,7 @@ class World {
   std::deque<Write> late_;
   /// By rank: how often it has looked, since something has happened, and found nothing to do.
   std::vector<std::uint32_t> looks_in_vain_;
+  bool is_interrupted_ = false;
   std::uint64_t wrong_ = 0, waiting_max_ = 0, refused_ = 0;
 };
 
@@ -316,6 +334,17 @@ TEST(SharedRing, gives_right_results_for_payloads_of_many_laps) {
         }
 }
 
+/// Others take the results of a rank that is interrupted, and it takes them again when it goes on.
+TEST(SharedRing, gives_right_results_although_ranks_are_interrupted_at_any_store) {
+  for (const auto& shape : {std::vector<std::uint32_t>{3}, {4}, {2, 2}, {3, 1, 2}})
+    for (const LongWay& way : long_ways)
+      for (std::uint64_t seed = 1; seed <= seeds(16); ++seed) {
+        World world({shape, 70, 0, way.laps, way.ahead}, {.seed = seed, .interrupted = true});
+        EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(way) << seed;
+        EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+      }
+}
+
 constexpr plan::RingPhases halves[] = {plan::RingPhases::reduce_scatter,
                                        plan::RingPhases::allgather};
 
@@ -351,7 +380,7 @@ TEST(Halves, give_right_results_for_payloads_of_many_laps) {
           for (const bool republished : {false, true})
             for (std::uint64_t seed = 1; seed <= seeds(2); ++seed) {
               World world({shape, 0, 0, way.laps, way.ahead, phases, of_rank},
-                          {.seed = seed, .republished = republished});
+                          {.seed = seed, .republished = republished, .interrupted = seed % 2 == 0});
               EXPECT_TRUE(world.run(5)) << "stuck: " << text_of(shape) << text_of(way) << seed;
               EXPECT_EQ(world.wrong() + world.refused(), 0u)
                   << text_of(shape) << text_of(way) << seed;
