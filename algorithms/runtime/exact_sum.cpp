@@ -10,6 +10,8 @@
 //
 // In higher bins its slice is 0: it would be less than half a unit there.  So it does not matter
 // which bins are held when x comes.
+#include "runtime/exact_sum.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -21,8 +23,6 @@
 #include <cstring>
 #include <limits>
 #include <tutti/exact_sum.hpp>
-
-#include "runtime/exact_sum.hpp"
 
 #ifdef __FAST_MATH__
 #error "M + x - M is not x here: compile this file without -ffast-math"

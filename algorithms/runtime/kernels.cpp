@@ -5,12 +5,12 @@
 // NaN that a sum or product gives becomes the canonical one, too: the payload of a CPU's NaN is
 // that of one of the operands, and which of them is the compiler's choice, which may differ between
 // the body and the ends of a vectorised loop, and hence between buffers of other alignment.
+#include "runtime/kernels.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-
-#include "runtime/kernels.hpp"
 
 #include <bit>
 #include <cmath>

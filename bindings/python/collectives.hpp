@@ -5,6 +5,10 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "arrays.hpp"
 #include "errors.hpp"

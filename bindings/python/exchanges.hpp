@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <optional>
 #include <tutti/detail/c_boundary.hpp>
 
 #include "errors.hpp"

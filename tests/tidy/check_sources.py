@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the include graph, banned constructs, how comments begin, and the length of folder READMEs.
+"""Checks the include graph, what headers include, banned constructs, how comments begin, and the length of folder
+READMEs.
 
 check_sources.py ROOT       prints violations, exit status 1 if there are any
 check_sources.py --self-test   shows that each rule can fail
@@ -41,6 +42,30 @@ FRAGMENT = re.compile(r"(Of|The same|That|Those)\b")
 # Where comments are free of fragments: a folder that has become so is added here.
 FREE_OF_FRAGMENTS = ("algorithms", "bootstrap", "examples", "include", "microbench", "shm", "tests",
                      "verbs")
+# What a header has to include, by itself or by another header of the project, if it names this.  When
+# the library is built, these are there anyway (CMakeLists.txt, tutti_precompiled).
+STANDARD = {header: re.compile(r"\bstd::(?:" + names + r")\b") for header, names in {
+    "algorithm": "sort|stable_sort|min|max|minmax|min_element|max_element|find|find_if|any_of|all_of|none_of|fill|"
+                 "fill_n|copy|copy_n|copy_if|transform|remove_if|unique|reverse|rotate|equal|lower_bound|"
+                 "upper_bound|binary_search|count|count_if|clamp|for_each|is_sorted",
+    "array": "array",
+    "atomic": r"atomic|atomic_ref|atomic_flag|memory_order\w*",
+    "chrono": "chrono",
+    "cstdint": r"u?int(?:8|16|32|64)_t|u?intptr_t",
+    "cstring": "memcpy|memmove|memset|memcmp|strlen|strcmp|strerror|memchr",
+    "deque": "deque",
+    "functional": "function|hash|greater|less|invoke",
+    "map": "map|multimap",
+    "memory": "unique_ptr|shared_ptr|weak_ptr|make_unique|make_shared",
+    "mutex": "mutex|lock_guard|unique_lock|scoped_lock|call_once",
+    "optional": "optional|nullopt",
+    "span": "span",
+    "string": "string|to_string",
+    "thread": "thread|this_thread",
+    "vector": "vector",
+}.items()}
+INCLUDE = re.compile(r"^\s*#\s*include\s+[<\"]([^>\"]+)[>\"]", flags=re.M)
+
 TEST_NAME = re.compile(r"\b(?:TYPED_TEST|TEST|TEST_F|TEST_P)\(\s*\w+\s*,\s*(\w+)\s*\)")
 # A string or character, which may hold what looks like a comment; or a comment, with its words.
 STRING_OR_COMMENT = re.compile(
@@ -87,6 +112,43 @@ def check_fragments(relative, text):
                 yield f"{relative}:{number}: a comment is a sentence with a subject: {words}"
 
 
+def check_headers(texts):
+    """Headers include what they name; a source begins with the header of its name, so that this is
+    seen to stand alone.  `texts`: by path from the root, without comments."""
+    standard = {}
+
+    def header_of(path, name):
+        beside = path.rpartition("/")[0] + "/"
+        for folder in (beside, "include/", "algorithms/", ""):
+            if folder + name in texts:
+                return folder + name
+        return None
+
+    def standard_of(path, on_the_way=()):
+        if path not in standard:
+            found = set()
+            for name in INCLUDE.findall(texts[path]):
+                header = header_of(path, name)
+                if header is None:
+                    found.add(name)
+                elif header not in on_the_way:
+                    found |= standard_of(header, (*on_the_way, path))
+            standard[path] = found
+        return standard[path]
+
+    for path, text in texts.items():
+        if path.endswith(".hpp"):
+            for header, names in STANDARD.items():
+                named = names.search(text)
+                if named and header not in standard_of(path):
+                    yield f"{path}: names {named.group()}, and does not include <{header}>"
+        own = path[:-3] + "hpp"
+        if path.endswith(".cpp") and own in texts:
+            first = INCLUDE.search(text)
+            if not first or header_of(path, first.group(1)) != own:
+                yield f"{path}: includes something before {own}"
+
+
 def check_file(root, path):
     relative = path.relative_to(root)
     text = path.read_text()
@@ -121,11 +183,15 @@ def check_file(root, path):
 
 def check(root):
     root = pathlib.Path(root)
+    texts = {}
     for folder in ("include", "algorithms", "verbs", "bootstrap", "shm", "microbench", "tests",
                    "examples", "bindings"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".hpp", ".cpp", ".h", ".c"):
                 yield from check_file(root, path)
+                if folder != "tests":
+                    texts[path.relative_to(root).as_posix()] = without_comments(path.read_text())
+    yield from check_headers(texts)
     for path in sorted(root.rglob("README.md")):
         relative = path.relative_to(root).as_posix()
         if relative.startswith(tuple(LAYERS)) and len(path.read_text().splitlines()) > 150:
@@ -161,11 +227,15 @@ def self_test():
         "include/l.cpp": ("// First.\n//\n// That of a paragraph.\n", "l.cpp:3: a comment is"),
         "tests/n.cpp": ("int n;\nTEST(Plan,\n     IsRight) {}\n", "n.cpp:2: the name of a test"),
         "include/m.cpp": ("int m;  // first\n// That\n", "m.cpp:2: a comment is"),
+        "shm/n.hpp": ("#pragma once\n#include <array>\nstd::span<int> n();\n", "include <span>"),
     }
     sound = "// Whole, and on the next line\n// Of it.\nauto s = \"// Of\";  // one\n" \
             "                   // That goes on\n// Offered.\n"
     if [words for _, words in openings_of_comments(sound) if FRAGMENT.match(words)]:
         print("a line within a comment, or a string, is taken for the begin of a comment")
+        return 1
+    if len(list(check_headers({"shm/o.hpp": "", "shm/o.cpp": '#include <span>\n#include "shm/o.hpp"\n'}))) != 1:
+        print("a source may include something before its header")
         return 1
     for name, (text, expected) in planted.items():
         with tempfile.TemporaryDirectory() as folder:
