@@ -146,10 +146,10 @@ case $mode in
     # Plans, choices, simulations and programs know no threads; virtual time, namespaces, users, deaths and
     # streams of calls are about processes, which it cannot look across, and so are ranks of a node; bits
     # and schedules are about numbers, latency about time; blocks, roots and segments give the same threads
-    # other plans.  The ways to another process's memory differ in one test.
+    # other plans.  The ways to another process's memory differ in one test.  Some jobs have no threads.
     run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
       -LE "$sanitized|$computing|device" \
-      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|nodes|rooted|segments)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
+      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|first_call|isolation|nodes|rooted|segments|zero_copy|collectives_block)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
       -j "$(nproc)"
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to
@@ -159,13 +159,14 @@ case $mode in
       -j "$(nproc)"
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")
-    # What computes is left to the fresh clone, which has what is committed; streams of 10,000 calls are
-    # the first of those of 200,000.
-    beside='virtual|beside'
-    [ -z "$(git status --porcelain)" ] || beside+="|$computing"
-    run release --beside "$beside" --but bootstrap_tcp_exchange \
-      -LE "soak|conformance|virtual|beside|$computing" -E '^process_soak_[0-9]'
-    run_verbs_optimised
+    # What computes, and rules about sources and texts, are left to the fresh clone, which has what is
+    # committed; streams of 10,000 calls are the first of those of 200,000.
+    beside='virtual|beside|parallel' in_clone=tidy
+    [ -z "$(git status --porcelain)" ] || beside+="|$computing" in_clone=no_label
+    run release --beside "$beside" --but 'bootstrap_tcp_exchange|^process_soak_[0-9]' \
+      -LE "soak|conformance|virtual|beside|parallel|$computing|$in_clone"
+    [ $in_clone = no_label ] || test_with release -R tidy_self_contained
+    run_verbs_optimised -j "$(nproc)"
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")
     stage "performance"

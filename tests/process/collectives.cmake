@@ -1,10 +1,22 @@
 # Collectives between forked ranks over the software device.
+# tutti_process_test(NAME SUBJECT): a test that is about what results are runs beside another one (label
+# "parallel"), and one that is about time, deaths or CPUs alone.
+set(subjects_of_results bits blocks collectives nodes rooted schedules segments shared_ring single_copy
+  soak split staging stale)
+function(tutti_process_test name subject)
+  if(subject IN_LIST subjects_of_results)
+    set_tests_properties(${name} PROPERTIES LABELS "process;parallel" TIMEOUT 300)
+  else()
+    set_tests_properties(${name} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
+  endif()
+endfunction()
 foreach(name bits collectives connections devices failures first_call flags isolation misuse nodes
     rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
     tuning wait zero_copy)
-  tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
+  tutti_test(process_${name} LABEL process TIMEOUT 300
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  tutti_process_test(process_${name} ${name})
 endforeach()
 set_tests_properties(process_nodes PROPERTIES ENVIRONMENT GTEST_FILTER=Nodes.*:Domains.*)
 set_tests_properties(process_stale PROPERTIES ENVIRONMENT GTEST_FILTER=Stale.*)
@@ -28,7 +40,7 @@ foreach(run "process:seven_and_eight" "long:ten" "soak:nine_eleven_and_twelve")
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900 RUN_SERIAL ON
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
-if(TUTTI_SANITIZE MATCHES thread)  # shapes are no matter of threads: those of six will do
+if(TUTTI_SANITIZE)  # shapes are no matter of threads or memory: those of six will do
   set_tests_properties(process_nodes_of_eight PROPERTIES DISABLED ON)
 endif()
 # Where a first write needs the help of the other side, and where every write does.
@@ -38,14 +50,15 @@ add_test(NAME process_shared_ring_bounced COMMAND process_shared_ring
   --gtest_filter=*is_right*:*operations*)
 add_test(NAME process_shared_ring_republished COMMAND process_shared_ring
   --gtest_filter=SharedRing.*)
-set_tests_properties(process_shared_ring_republished PROPERTIES LABELS process TIMEOUT 300
-  RUN_SERIAL ON ENVIRONMENT TUTTI_SHARED_NOTIFICATIONS=republished
+tutti_process_test(process_shared_ring_republished shared_ring)
+set_tests_properties(process_shared_ring_republished PROPERTIES ENVIRONMENT TUTTI_SHARED_NOTIFICATIONS=republished
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-foreach(run mapped:shared bounced:bounce)
+foreach(run mapped:shared:shared_ring_stops bounced:bounce:shared_ring)
   string(REPLACE ":" ";" parts ${run})
-  list(POP_FRONT parts name transport)
-  set_tests_properties(process_shared_ring_${name} PROPERTIES LABELS process TIMEOUT 300
-    RUN_SERIAL ON ENVIRONMENT TUTTI_SOFT_TRANSPORT=${transport}
+  list(POP_FRONT parts name transport subject)
+  tutti_process_test(process_shared_ring_${name} ${subject})
+  set_tests_properties(process_shared_ring_${name} PROPERTIES
+    ENVIRONMENT TUTTI_SOFT_TRANSPORT=${transport}
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 # ThreadSanitizer does not see what one process hears from another: to it, a chunk that has come back
@@ -69,16 +82,22 @@ foreach(run bits:1 blocks collectives:1 connections failures isolation:1 misuse 
     list(APPEND environment TUTTI_RANKS_PER_NODE=${ranks_per_node})
   endif()
   add_test(NAME process_${name}_flags COMMAND process_${name})
-  set_tests_properties(process_${name}_flags PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
-    ENVIRONMENT "${environment}" FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+  tutti_process_test(process_${name}_flags ${name})
+  set_tests_properties(process_${name}_flags PROPERTIES ENVIRONMENT "${environment}"
+    FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 # The same where ranks that wait sleep until something comes.
 foreach(name collectives connections failures rooted split stale)
   add_test(NAME process_${name}_block COMMAND process_${name})
-  set_tests_properties(process_${name}_block PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
-    ENVIRONMENT "TUTTI_WAIT=block;GTEST_FILTER=-Long*"
+  tutti_process_test(process_${name}_block ${name})
+  set_tests_properties(process_${name}_block PROPERTIES ENVIRONMENT "TUTTI_WAIT=block;GTEST_FILTER=-Long*"
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
+if(TUTTI_SANITIZE MATCHES thread)
+  set_tests_properties(process_split PROPERTIES ENVIRONMENT GTEST_FILTER=*of_threads*)
+  set_tests_properties(process_split_block PROPERTIES
+    ENVIRONMENT "TUTTI_WAIT=block;GTEST_FILTER=*of_threads*")
+endif()
 target_link_libraries(process_schedules PRIVATE tutti_runtime)
 target_link_libraries(process_first_call PRIVATE tutti_runtime tutti_verbs)
 target_link_libraries(process_tuning PRIVATE tutti_runtime tutti_tune tutti_verbs)
@@ -125,8 +144,8 @@ if(TUTTI_SANITIZE)
 endif()
 foreach(ranks 2 3 4 8)
   add_test(NAME process_soak_${ranks} COMMAND soak ${ranks} ${calls})
-  set_tests_properties(process_soak_${ranks} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
-    ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
+  tutti_process_test(process_soak_${ranks} soak)
+  set_tests_properties(process_soak_${ranks} PROPERTIES ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
   add_test(NAME long_soak_${ranks} COMMAND soak ${ranks} 200000)
   set_tests_properties(long_soak_${ranks} PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
     ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
@@ -144,10 +163,11 @@ foreach(run nodes:2:1 flags:2:1 node:3:3)
     ENVIRONMENT "${environment}")
 endforeach()
 add_test(NAME process_soak_flags COMMAND soak 3 ${calls})
-set_tests_properties(process_soak_flags PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
+tutti_process_test(process_soak_flags soak)
+set_tests_properties(process_soak_flags PROPERTIES
   ENVIRONMENT "TUTTI_RANKS_PER_NODE=1;TUTTI_NOTIFY=flag")
 add_test(NAME process_soak_node COMMAND soak 4 ${calls})
-set_tests_properties(process_soak_node PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
+tutti_process_test(process_soak_node soak)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
 # A hundred kills for each bootstrap, and as many again where ranks share nodes.
 foreach(run "long:local" "long:tcp" "soak:local_nodes" "soak:tcp_nodes")
