@@ -746,7 +746,9 @@ bool is_zero_copy_reduce(const Query& query) {
   const std::uint32_t participants = request.participant_count;
   if (request.collective != Collective::reduce ||
       !is_of_zero_copy_reduces(query.topology, request.bytes()) ||
-      request.tree != Tree::automatic || !request.per_round_by_default.empty() ||
+      // An element is not divided, and a rank has room for one of each turn.
+      request.reduction.element_bytes > chunk_bytes_of_reduce || request.tree != Tree::automatic ||
+      !request.per_round_by_default.empty() ||
       (participants != 0 && participants < query.topology.rank_count) ||
       !request.reduction.properties.commutative || is_reproducible_in_bits(request))
     return false;

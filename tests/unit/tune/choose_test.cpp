@@ -638,6 +638,16 @@ TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) 
   EXPECT_TRUE(taken(1, 2));
   const plan::Plan plan = plan::zero_copy_reduce(Rank{0}, {.rank_count = 2, .turns = 8});
   EXPECT_EQ(chunk_count(asked.element_count, 8, plan.parts, chunk_bytes_for(plan, true)), 8u);
+  EXPECT_EQ(chunk_bytes_for(plan, true, 4096), 4096u);
+  EXPECT_EQ(chunk_bytes_for(plan, true, 1u << 20), chunk_bytes_of_reduce);
+  const CollectiveRequest of_doubles = asked;
+  for (const std::size_t element_bytes : {chunk_bytes_of_reduce, chunk_bytes_of_reduce + 1}) {
+    asked.reduction.element_bytes = static_cast<std::uint32_t>(element_bytes);
+    asked.element_count = (8u << 20) / chunk_bytes_of_reduce;
+    EXPECT_EQ(taken(1, 2), element_bytes == chunk_bytes_of_reduce);
+    EXPECT_EQ(taken(1, 8, true), element_bytes == chunk_bytes_of_reduce);
+  }
+  asked = of_doubles;
   for (const auto change :
        {+[](CollectiveRequest& one) { one.tree = Tree::knomial; },
         +[](CollectiveRequest& one) { one.participant_count = 1; },
