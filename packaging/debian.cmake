@@ -26,6 +26,9 @@ macro(tutti_package component name section depends summary text)
   set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${section})
   set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${depends}")
   set(CPACK_DEBIAN_${upper}_DESCRIPTION "${summary}\n${text}")
+  # Where Debian looks for the license; in a prefix, doc/tutti has it.
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name}
+    RENAME copyright COMPONENT ${component} EXCLUDE_FROM_ALL)
 endmacro()
 set(same "(= ${PROJECT_VERSION})")
 tutti_package(core libtutti0 libs ""

@@ -23,9 +23,6 @@ using Clock = std::chrono::steady_clock;
 enum class Part : std::uint8_t { word, page, chunk, exchange_put, exchange_get };
 constexpr std::uint64_t parts = 5;
 
-constexpr Part part_of(std::uint64_t step) noexcept {
-  return static_cast<Part>((step - 1) % parts);  // steps count from 1
-}
 constexpr std::size_t bytes_of(Part part) noexcept {
   return part == Part::word ? 0 : part == Part::page ? costs_page_bytes : costs_chunk_bytes;
 }
@@ -91,12 +88,16 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
 }
 
 /// How chunks are put.  `laps` puts into all blocks at once and counts for nothing: it brings the
-/// lines of a ring to where they are when an operation comes round.
-enum class Way : std::uint8_t { plain, streaming, ring, laps };
+/// lines of a ring to where they are when an operation comes round.  `words` puts none.
+enum class Way : std::uint8_t { plain, streaming, ring, laps, words };
 constexpr std::size_t ways_that_count = 3;
 /// Until both ranks have gone round so often, a put takes up to three times as long as later
 /// (docs/performance.md, "Reading in place").
 constexpr unsigned laps_of_ring = 2;
+
+constexpr Part part_of(std::uint64_t step, Way way) noexcept {
+  return way == Way::words ? Part::word : static_cast<Part>((step - 1) % parts);  // from 1
+}
 
 /// What a chunk costs in one way.
 struct ChunkCosts {
@@ -172,6 +173,23 @@ class Leader {
     costs_.exchange_chunk = chunk.exchange;
     costs_.word = there_and_back_ / 2;
     return enough;
+  }
+
+  /// Tries with the partner in which nothing is copied.  False: too few of them count.
+  bool runs_words() {
+    take(Way::words);
+    std::uint64_t counted = 0;
+    for (std::uint64_t tried = 0; tried < 2 * rounds_max && may_go_on(); ++tried) {
+      is_apart_ = true;
+      double put = 0, get = 0;
+      if (!hands_over(Part::word, put, get) || !is_apart_) continue;
+      lower(there_and_back_, answered_ns_);
+      ++counted;
+    }
+    say(over);
+    costs_.word = there_and_back_ / 2;
+    costs_.is_word_alone = true;
+    return counted >= rounds_min;
   }
 
   /// Reads a process's memory, as large as a block.  False: it cannot be read.
@@ -252,7 +270,7 @@ class Leader {
     put_ns = nanoseconds_since(begin);
     const Clock::time_point announced = Clock::now();
     say(++step_);
-    assert(part_of(step_) == part);
+    assert(part_of(step_, way_) == part);
     if (!await_answer(step_)) return false;
     answered_ns_ = nanoseconds_since(announced);
     get_ns = static_cast<double>(load(probe_.theirs->get_ns));
@@ -262,7 +280,7 @@ class Leader {
   /// Both put at the same time, and then get what the other one has put.
   bool exchanges(double& taken_ns) {
     say(++step_);
-    assert(part_of(step_) == Part::exchange_put);
+    assert(part_of(step_, way_) == Part::exchange_put);
     const Clock::time_point begin = Clock::now();
     puts(Part::exchange_put);
     say(++step_);
@@ -304,9 +322,9 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t proces
     return {};
   }
   Leader leader(probe);
-  const bool enough = leader.runs();
+  const bool enough = probe.copies ? leader.runs() : leader.runs_words();
   CopyOutcome outcome{.blocks_are_free = leader.blocks_are_free()};
-  if (enough && leader.reads(process, readable)) outcome.costs = leader.costs();
+  if (enough && (!probe.copies || leader.reads(process, readable))) outcome.costs = leader.costs();
   return outcome;
 }
 
@@ -329,8 +347,8 @@ CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
       say(over);  // from now on it reads nothing of the leader's
       return {.blocks_are_free = seen == Seen::end};
     }
-    const Part part = part_of(step);
     const auto way = static_cast<Way>(load(probe.theirs->way));
+    const Part part = part_of(step, way);
     const Clock::time_point begin = Clock::now();
     if (part == Part::exchange_put)
       put(own.data(), part, way);

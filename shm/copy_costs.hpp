@@ -52,6 +52,7 @@ struct CopyCosts {
   double own_chunk = 0;  // a chunk copied within own memory
   /// A chunk put and then another one got, while the other rank does the same.
   double exchange_chunk = 0;
+  bool is_word_alone = false;  // nothing else was measured
 
   /// Whether the two ranks share no cache: there a word took 240 to 270 ns, and 30 to 70 between
   /// CPUs that share one (docs/performance.md).
@@ -94,6 +95,8 @@ struct CopyProbe {
   std::span<std::byte> blocks;
   /// Where a block of the other rank, by its address there, lies in this process; never null.
   std::function<const std::byte*(std::uint64_t)> their_block_at;
+  /// The leader's.  False: how long a word takes is measured alone, in microseconds.
+  bool copies = true;
   std::chrono::nanoseconds patience = std::chrono::milliseconds(20);  // for the whole probe
 };
 
@@ -104,7 +107,7 @@ inline CopyBoard* board_of(std::byte* mapping) noexcept {
 
 struct CopyOutcome {
   /// The leader's alone.  Empty if the partner did not come, had no room, was too slow or never on
-  /// another CPU, or if its memory cannot be read.
+  /// another CPU, or if its memory is to be read and cannot be.
   std::optional<CopyCosts> costs = {};
   bool blocks_are_free = true;  // false: the other rank may still read them
 };

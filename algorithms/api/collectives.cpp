@@ -5,7 +5,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "runtime/communicator.hpp"
@@ -117,11 +116,14 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
 
 }  // namespace
 
+void detail::refuse_segment(Communicator& communicator, const char* why) {
+  const Error error(ErrorCode::invalid_argument, std::string("allocate: ") + why);
+  (void)runtime::allocate(communicator, 0, Scope::rank, error);
+  throw error;
+}
+
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
   const Error error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
-  // The other ranks make a segment, no operation.
-  if (std::string_view(collective) == "allocate")
-    (void)runtime::allocate(communicator, 0, Scope::rank, error);
   (void)runtime::make_operation(
       communicator,
       {.collective = collective,

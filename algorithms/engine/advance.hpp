@@ -108,8 +108,9 @@ inline void combine_mapped(const Execution& execution, const std::byte* from, co
   }
 }
 
-/// Whether the next step tells a peer of the partial that `step`, the one on its way, writes alone:
-/// the peer may run on a CPU that shares no cache with this one, and has read the partial before.
+/// Whether `step`, which is the next one, is the only one that writes its partial, and the step
+/// after it tells a peer to read it there.  The peer has read this partial in an earlier call: if
+/// its CPU shares no cache with this one, plain stores would fetch each line from that cache first.
 inline bool is_told_of_next(const Execution& execution, const plan::Step& step) noexcept {
   assert(is_next(execution, step));
   if (step.into.place != plan::Place::partial || step.grows) return false;
@@ -193,6 +194,7 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);
     std::swap(steps[here + 1].from, steps[there + 1].from);
+    std::swap(steps[here + 1].peer, steps[there + 1].peer);  // of a reference: who is read from
     for (std::vector<Operands>& resolved : execution.operands)
       if (!resolved.empty()) std::swap(resolved[here + 1].from, resolved[there + 1].from);
     assert(joins_one_message(steps, here));

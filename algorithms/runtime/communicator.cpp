@@ -113,8 +113,10 @@ struct LentMemory {
 /// One side of what two ranks of a node measure together.
 std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
                                              const runtime::NeighbourWindow& theirs,
-                                             std::uint64_t communicator, bool leads,
+                                             std::uint64_t communicator, bool leads, bool copies,
                                              LentMemory& lent) try {
+  // What a probe finds depends on the machine, which virtual time does not.
+  if (context.clock.is_simulated()) return std::nullopt;
   verbs::Arena& arena = context.fabric.arena();
   if (theirs.mapping->size() >= shm::costs_chunk_bytes) {
     // Operations use the ring where each rank has a CPU, and where there is one.
@@ -128,7 +130,8 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
                              .blocks = lent.bytes,
                              .their_block_at = [&](std::uint64_t address) -> const std::byte* {
                                return theirs.at(address, shm::costs_chunk_bytes);
-                             }};
+                             },
+                             .copies = copies};
   const shm::CopyOutcome outcome =
       leads ? shm::measure_copies_as_leader(probe, theirs.card.process, theirs.card.address)
             : shm::measure_copies_as_partner(probe);
@@ -245,8 +248,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
           gather(call, mine, everybodys);
           return everybodys;
         },
-        [&](const runtime::NeighbourWindow& theirs, bool leads) {
-          return measure_copies(context, theirs, made_id, leads, lent);
+        [&](const runtime::NeighbourWindow& theirs, bool leads, bool copies) {
+          return measure_copies(context, theirs, made_id, leads, copies, lent);
         });
   }
   reads = runtime::reads_of(neighbours, context.settings);
@@ -501,7 +504,8 @@ std::string Communicator::single_copy_remark() const {
     return "never: not every rank may, or is asked to (process_vm_readv)";
   const std::string ranges = shm::text_of(implementation_->reads);
   if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
-  if (neighbours.costs.empty() || !neighbours.costs.front())
+  if (neighbours.costs.empty() || !neighbours.costs.front() ||
+      neighbours.costs.front()->is_word_alone)
     return "never: the two ranks that measure what it costs did not meet in time (busy CPUs?); "
            "results are the same, large payloads may take longer";
   return ranges + " (measured: " + shm::text_of(*neighbours.costs.front()) + ")";

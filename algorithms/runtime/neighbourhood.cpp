@@ -95,7 +95,8 @@ bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& 
 shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings) {
   if (!all.reads_peers || all.nodes.node_count != 1) return shm::no_reading();
   if (settings.single_copy_bytes) return shm::reading_from(*settings.single_copy_bytes);
-  const bool is_measured = !all.costs.empty() && all.costs.front();
+  const bool is_measured =
+      !all.costs.empty() && all.costs.front() && !all.costs.front()->is_word_alone;
   return is_measured ? shm::reading_by_costs(*all.costs.front()) : shm::no_reading();
 }
 
@@ -143,11 +144,12 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   Report report =
       map_neighbours(all, index_of(self), cards, wakers, settings.single_copy_bytes != SIZE_MAX);
   const LocalRank place = all.nodes.local_rank[index_of(self)];
-  if (index_of(place) <= 1 && !settings.single_copy_bytes && report.reads_peers)
+  const bool copies = !settings.single_copy_bytes && report.reads_peers;
+  if (index_of(place) <= 1)
     for (std::size_t other = 0; other < cards.size(); ++other)
       if (all.windows[other].mapping &&
           index_of(all.nodes.local_rank[other]) + index_of(place) == 1)
-        report.costs = measure(all.windows[other], place == LocalRank{0});
+        report.costs = measure(all.windows[other], place == LocalRank{0}, copies);
   const std::vector<std::byte> mine = report.packed();
   const std::vector<std::byte> everybodys = gather(mine);
   std::vector<std::vector<bool>> out_of_reach;

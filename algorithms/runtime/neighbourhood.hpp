@@ -56,8 +56,8 @@ struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
   bool reads_peers = false;              // whether every rank can read all memory of its neighbours
-  /// What reading and copying cost on each node, if two of its ranks have measured it; the same on
-  /// all ranks.
+  /// What reading and copying cost on each node, or how long a word takes there, if two of its
+  /// ranks have measured it; the same on all ranks.
   std::vector<std::optional<shm::CopyCosts>> costs = {};
   std::vector<Node> domain;  // of each rank, parts of nodes
   std::string remark;        // why ranks that may be a node are not; alike on all ranks
@@ -73,9 +73,9 @@ struct Neighbourhood {
 using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
 
 /// One side of what two ranks of a node measure together (shm/copy_costs.hpp), given the mapping of
-/// the other rank and whether this rank leads.
-using MeasureCopies =
-    std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs, bool leads)>;
+/// the other rank, whether this rank leads, and whether a leader measures copies or a word alone.
+using MeasureCopies = std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs,
+                                                                  bool leads, bool copies)>;
 
 /// Which payloads are read where their users have them, if all ranks are of one node and may do so.
 /// Pure, so all ranks get the same result.
@@ -96,7 +96,8 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
                              const ContextSettings& settings);
 
 /// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
-/// Unless the user has said which payloads to read, the first two ranks of each node measure.
+/// The first two ranks of each node measure: copies, unless the user has said which payloads to
+/// read or they may not be read, and how long a word takes in any case.
 /// Ranks that sleep get their wakers from `wakers`.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,

@@ -302,9 +302,8 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
         is_folded && i + 1 == rounds.size() ? prices.out : prices.combining;
     cost += price.of(rounds[i]);
     if (price.shared == 0) continue;
-    const Picoseconds of_lane = rounds[i] * price.shared / lanes;
     const Picoseconds alone = price.fixed + rounds[i] * price.each;
-    lag = std::max(lag, std::min(alone - of_lane, (lanes - 1) * of_lane));
+    lag = std::max(lag, lag_of_lanes(lanes, rounds[i] * price.shared, alone));
   }
   return cost + lag;
 }
@@ -550,7 +549,6 @@ std::string why_not_canonical_halving_unasked(const Query& query) {
 }
 
 std::string why_not_zero_copy_in_nodes(const Query& query) {
-  if (query.topology.caches_are_apart) return "CPUs of a node share no cache (measured)";
   return is_zero_copy_in_nodes(query)
              ? ""
              : "the buffers of ranks that share nodes are not all in segments, or the payload does "

@@ -52,7 +52,8 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
   // Where the ranks of a single node have one target, no payload goes through a register.
   if (plan.shares_target && plan.slot_count == plan.line_slot_count) return by_reference_bytes;
-  if (plan::has_no_registers(plan) && plan.partials_max > 0) return chunk_bytes_of_reduce;
+  if (plan::has_no_registers(plan) && plan.partials_max > 0)
+    return asked != 0 ? std::min(asked, chunk_bytes_of_reduce) : chunk_bytes_of_reduce;
   // Some ranks of such a plan send references, which takes one chunk, and then all have one.
   const bool is_told_of = plan.zero_copy && plan.flow_control == plan::FlowControl::acknowledged;
   if (plan::has_no_registers(plan) || is_told_of) return zero_copy_part_bytes_max;

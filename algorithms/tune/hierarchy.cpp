@@ -696,13 +696,16 @@ bool has_room_across(const Query& query, const plan::ZeroCopyLanes& shape, std::
   return 4 * messages * (part_bytes + 2 * line) <= plan_registers_bytes;
 }
 
-bool is_zero_copy_allreduce_in_nodes(const Query& query) {
+}  // namespace
+
+bool suits_zero_copy_in_nodes(const Query& query) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;
-  if (request.bytes() < zero_copy_lanes_bytes_min || request.is_asked_for() ||
+  if (request.collective != Collective::allreduce || !topology.has_shared_nodes() ||
+      request.bytes() < zero_copy_lanes_bytes_min || request.is_asked_for() ||
       request.across != Across::automatic || request.shares_target || request.is_undivided ||
       !may_swap_operands(request) || is_reproducible_in_bits(request) ||
-      topology.caches_are_apart || topology.node_count() > zero_copy_nodes_max ||
+      topology.node_count() > zero_copy_nodes_max ||
       topology.node_count() - 1 > request.partners_max ||
       topology.largest_node() > 2 * topology.smallest_node())  // few ranks would work for many
     return false;
@@ -716,8 +719,6 @@ bool is_zero_copy_allreduce_in_nodes(const Query& query) {
   return part_bytes <= zero_copy_part_bytes_max && has_room_across(query, shape, part_bytes);
 }
 
-}  // namespace
-
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query) {
   const Topology& topology = query.topology;
   const std::size_t parts = std::size_t{topology.smallest_node()} * topology.node_count();
@@ -728,8 +729,8 @@ plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query) {
 }
 
 bool is_zero_copy_in_nodes(const Query& query) {
-  return query.request.zero_copy && query.request.collective == Collective::allreduce &&
-         query.topology.has_shared_nodes() && is_zero_copy_allreduce_in_nodes(query);
+  return query.request.zero_copy && !query.topology.caches_are_apart &&
+         suits_zero_copy_in_nodes(query);
 }
 
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query) {
@@ -746,7 +747,9 @@ bool is_zero_copy_reduce(const Query& query) {
   const std::uint32_t participants = request.participant_count;
   if (request.collective != Collective::reduce ||
       !is_of_zero_copy_reduces(query.topology, request.bytes()) ||
-      request.tree != Tree::automatic || !request.per_round_by_default.empty() ||
+      // An element is not divided, and a rank has room for one of each turn.
+      request.reduction.element_bytes > chunk_bytes_of_reduce || request.tree != Tree::automatic ||
+      !request.per_round_by_default.empty() ||
       (participants != 0 && participants < query.topology.rank_count) ||
       !request.reduction.properties.commutative || is_reproducible_in_bits(request))
     return false;
@@ -770,7 +773,8 @@ bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology
   const bool is_taken = request.algorithm != Algorithm::automatic ||
                         (!request.gives_per_round() && rank_count <= partners_unasked_max + 1);
   // Between ranks of a node nothing is written straight into a target.
-  if (query.topology.has_shared_nodes()) return is_zero_copy_allreduce_in_nodes(query);
+  if (query.topology.has_shared_nodes())
+    return !topology.caches_are_apart && suits_zero_copy_in_nodes(query);
   return rank_count > 1 && is_flat && is_in_parts && is_taken &&
          request.bytes() >= in_parts_from_bytes;
 }

@@ -21,6 +21,8 @@ bool is_read_in_place(const Query& query);
 /// Whether the payload of an allreduce stays in the users' registered buffers although ranks share
 /// nodes.
 bool is_zero_copy_in_nodes(const Query& query);
+/// Whether it does if all buffers lie in segments, and the CPUs of a node share a cache.
+bool suits_zero_copy_in_nodes(const Query& query);
 /// The lanes of that allreduce.
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query);
 

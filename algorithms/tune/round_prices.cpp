@@ -95,8 +95,7 @@ Picoseconds RoundPrices::lag(std::uint32_t messages, std::uint64_t values,
                              std::uint64_t value_bytes, bool combines) const {
   if (lanes_ == 1) return 0;
   const Terms& terms = terms_of(values, value_bytes, combines);
-  const Picoseconds of_lane = Picoseconds{messages} * terms.port / lanes_;
-  return std::min(alone(messages, terms) - of_lane, (lanes_ - 1) * of_lane);
+  return lag_of_lanes(lanes_, Picoseconds{messages} * terms.port, alone(messages, terms));
 }
 
 }  // namespace tutti::tune

@@ -1,6 +1,7 @@
 // The rows of the registry, by the files that define them; and what several of these need.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -44,6 +45,14 @@ inline plan::LogGP network_of(const Query& query) {
 inline std::vector<Variant> covering_named(const plan::PerRound& vector, std::uint32_t rank_count) {
   if (!plan::is_executable(rank_count, vector)) return {};
   return {{.per_round = vector}};
+}
+
+/// By how much the last of so many lanes is behind the first, if they differ in a round in which
+/// their port sends for `at_port`, and one of them alone takes `alone`.
+inline plan::Picoseconds lag_of_lanes(plan::Picoseconds lanes, plan::Picoseconds at_port,
+                                      plan::Picoseconds alone) {
+  const plan::Picoseconds of_lane = at_port / lanes;
+  return std::min(alone - of_lane, (lanes - 1) * of_lane);
 }
 
 /// Prices of rounds that all ranks have alike, through the ports of their nodes or in the only one.

@@ -177,7 +177,7 @@ inline py::array allocate(const Communicators& self, const py::object& shape,
   segment->context = self->context;
   segment->communicator = self;
   set_up(*self->exchange, [&] {
-    if (wrong) detail::refuse(*self->value, "allocate", wrong->c_str());
+    if (wrong) detail::refuse_segment(*self->value, wrong->c_str());
     segment->value.emplace(self->value->allocate(bytes, whose));
     return true;
   });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -23,8 +24,8 @@ class CallTimes {
   void start(const Work& work) {
     const double begin = now();
     work();
-    calls_.push_back({.started = begin});
     seconds_ += now() - begin;
+    calls_.push_back({.started = begin});
   }
   template <class Work>
   void progress(const Work& work) {
@@ -49,8 +50,10 @@ class CallTimes {
     seconds_ += end - begin;
   }
 
-  void reset() {
+  /// `calls`: of so many there is room, so that none is timed that takes memory.
+  void reset(std::size_t calls) {
     calls_.clear();
+    calls_.reserve(calls);
     seconds_ = 0;
   }
   /// In all of its functions, waiting for other ranks included.

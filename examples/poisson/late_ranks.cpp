@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <string>
 
 namespace poisson {
@@ -11,10 +12,12 @@ namespace {
 
 constexpr std::size_t block_values = 128;  // a few messages for a solve
 
-/// Differs between hosts, and between two starts of one; the monotonic clock begins there.
+/// Differs between hosts, and between two starts of one; the monotonic clock begins there.  Where
+/// it is not known, it is a number that not even equals itself.
 double host_number() {
   std::string name;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  if (!(std::ifstream("/proc/sys/kernel/random/boot_id") >> name))
+    return std::numeric_limits<double>::quiet_NaN();
   return static_cast<double>(std::hash<std::string>()(name) >> 12);  // as a double holds it
 }
 

@@ -196,7 +196,7 @@ int solve_and_report(const std::vector<std::unique_ptr<Communication>>& communic
                 communications.front()->rank_count() == 1 ? "" : "s",
                 options.arithmetic == Arithmetic::exact ? "exact" : "plain");
     std::printf("%47s %9s %9s %50s\n", "residual,", "residual,", "error",
-                "microseconds per iteration (last: see below)");
+                "microseconds per iteration");
     std::printf("%-10s %-14s %10s  %9s %9s %9s %10s %10s %9s %8s %9s\n", "solver", "communication",
                 "iterations", "updated", "b - A x", "of x", "all", "reductions", "from last",
                 "halo", "from last");

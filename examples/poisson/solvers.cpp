@@ -100,8 +100,9 @@ Solution Solver::solve(std::span<const double> right, std::span<double> x, const
   limits_ = limits;
   solution_ = {};
   solution_.history.reserve(limits.iterations + 1);
-  dots_.times().reset();
-  matrix_.halo_times().reset();
+  const std::size_t calls = 2 * limits.iterations + 2;  // two of an iteration, and before the first
+  dots_.times().reset(calls);
+  matrix_.halo_times().reset(calls);
   std::fill(x.begin(), x.end(), 0.0);
   begin_ = std::chrono::steady_clock::now();
   iterate(right, x);

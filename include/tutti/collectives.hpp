@@ -20,6 +20,8 @@ namespace detail {
 /// one with `why`, the others with the rank that refused.
 [[noreturn]] TUTTI_EXPORT void refuse(Communicator& communicator, const char* collective,
                                       const char* why);
+/// Likewise in place of Communicator::allocate(), for which the other ranks make a segment.
+[[noreturn]] TUTTI_EXPORT void refuse_segment(Communicator& communicator, const char* why);
 }  // namespace detail
 
 struct BarrierArguments {

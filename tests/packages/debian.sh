@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Promise: the Debian packages can be installed by dpkg where their dependencies are, and nothing else is
 # needed to compile examples in C, C++ and Fortran against them with pkg-config and to run them, in Python,
-# too, and on the ranks of PMIx; they have man pages; and they can be removed.  Done in a file system of its own above this machine's, so that nothing is left behind.
+# too, and on the ranks of PMIx; they have man pages and the license; and they can be removed.  Done in a
+# file system of its own above this machine's, so that nothing is left behind.
 # debian.sh CPACK BUILD SOURCE
 set -eu
 cpack=$1 build=$2 source=$3
@@ -52,6 +53,8 @@ if [ -e python3-tutti_*.deb ]; then
 fi
 for package in *.deb; do
   dpkg-deb -f "$package" Description | head -n 1 | grep -q '[a-z]' || fail "$package has no description"
+  dpkg-deb --fsys-tarfile "$package" | tar -xO "./usr/share/doc/${package%%_*}/copyright" 2>/dev/null |
+    cmp - "$source/LICENSE" || fail "$package does not have its license where Debian looks for it"
 done
 
 # What is done with them: as root of the other file system.

@@ -21,8 +21,6 @@ endforeach()
 set_tests_properties(process_nodes PROPERTIES ENVIRONMENT GTEST_FILTER=Nodes.*:Domains.*)
 set_tests_properties(process_stale PROPERTIES ENVIRONMENT GTEST_FILTER=Stale.*)
 set_tests_properties(process_connections PROPERTIES ENVIRONMENT GTEST_FILTER=ConnectionsOfContext.*)
-# Whether CPUs share a cache, on which zero copy depends, is not measured where this is given.
-set_tests_properties(process_zero_copy PROPERTIES ENVIRONMENT TUTTI_SINGLE_COPY_BYTES=1G)
 add_test(NAME long_connections COMMAND process_connections --gtest_filter=LongConnections.*)
 set_tests_properties(long_connections PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")

@@ -13,10 +13,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <tutti/detail/cpu_set.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -71,7 +73,34 @@ ContextOptions options_for(const Exchange& exchange, const Nodes& nodes,
   if (test::device_is_soft()) options.arena_bytes = arena_bytes;
   options.ranks_per_node = nodes.ranks_per_node;
   options.placement = nodes.placement;
+  // Payloads are never read where their users have them, whatever that is measured to cost.
+  options.single_copy_bytes = 1u << 30;
   return options;
+}
+
+void share_one_cpu() {
+  cpu_set_t allowed, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  CPU_ZERO(&one);
+  for (std::size_t cpu = 0; CPU_COUNT(&one) == 0 && cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+/// What ranks return whose allreduce in nodes is no zero-copy one.
+constexpr int ordinary = 99;
+
+/// Ranks of an allreduce, which go without copies in nodes only where CPUs share a cache, as is
+/// measured when they meet.  Where they do not, which may change in a virtual machine from one run
+/// to the next, the ranks run once more on one CPU, for which nothing is measured.
+std::vector<int> codes_where_caches_are_shared(decltype(launch) start, std::uint32_t rank_count,
+                                               const std::function<int(Exchange&)>& rank) {
+  const auto codes = codes_of(start({.rank_count = rank_count}, rank));
+  if (std::count(codes.begin(), codes.end(), ordinary) == 0) return codes;
+  return codes_of(start({.rank_count = rank_count}, [&](Exchange& exchange) {
+    share_one_cpu();
+    return rank(exchange);
+  }));
 }
 
 std::uint64_t contribution(std::uint32_t rank, std::uint64_t call, std::size_t i) {
@@ -217,7 +246,7 @@ int call_allreduces(Exchange& exchange, const Nodes& nodes, std::size_t elements
                                           .target = target.data(),
                                           .element_count = elements,
                                           .reduction = reduction});
-  if (operation.algorithm() != "lanes_zero_copy") return 1;
+  if (operation.algorithm() != "lanes_zero_copy") return ordinary;
   std::mt19937 random(self);
   for (std::uint64_t call = 0; call < calls; ++call) {
     const std::span<std::uint64_t> given = call % 3 == 0 ? apart : call % 3 == 1 ? target : third;
@@ -249,72 +278,66 @@ TEST(ZeroCopy, allreduces_give_what_others_give) {
                               {{2, {2}}, {4, {2}}});
   for (const Nodes& nodes : shapes) {
     const std::size_t elements = nodes.rank_count % 2 == 0 ? 131'072 : 200'003;
-    const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
-      return call_allreduces(exchange, nodes, elements,
-                             built_in_reduction(BuiltIn::sum, ElementType::uint64));
-    });
-    EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count))
+    const auto codes =
+        codes_where_caches_are_shared(launch, nodes.rank_count, [&](Exchange& exchange) {
+          return call_allreduces(exchange, nodes, elements,
+                                 built_in_reduction(BuiltIn::sum, ElementType::uint64));
+        });
+    EXPECT_EQ(codes, std::vector<int>(nodes.rank_count))
         << nodes.text() << ", " << elements << " elements";
   }
 }
 
 // Such an operator has no function that combines into a third place.
 TEST(ZeroCopy, allreduces_with_a_users_operator_give_what_others_give) {
-  const auto results = launch({.rank_count = 3}, [](Exchange& exchange) {
+  const auto codes = codes_where_caches_are_shared(launch, 3, [](Exchange& exchange) {
     return call_allreduces(exchange, {3, {3}}, 200'003,
                            elementwise<std::uint64_t, added>({.commutative = true}));
   });
-  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+  EXPECT_EQ(codes, std::vector<int>(3));
 }
 
 // Where the order of operands shows, all ranks get the same bits, those of the call before.
 TEST(ZeroCopy, allreduces_agree_in_all_bits) {
   for (const Nodes& nodes : {Nodes{3, {3}}, Nodes{4, {2}}}) {
-    const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
-      Context context(options_for(exchange, nodes, 32u << 20));
-      Communicator ranks(context, exchange);
-      constexpr std::size_t elements = 150'001;
-      const std::uint32_t self = index_of(ranks.rank());
-      const Segment segment = ranks.allocate(2 * elements * sizeof(double));
-      const Segment check = ranks.allocate(2 * elements * sizeof(double));
-      const std::span<double> from = segment.as<double>().first(elements);
-      const std::span<double> into = segment.as<double>().last(elements);
-      Operation operation = allreduce<double>(ranks, std::span<const double>(from), into, sum);
-      if (operation.algorithm() != "lanes_zero_copy") return 1;
-      for (std::uint64_t call = 0; call < 3; ++call) {
-        for (std::size_t i = 0; i < elements; ++i) from[i] = share_of(self, call, i);
-        if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
-        const std::span<double> first = check.as<double>().first(elements);
-        const std::span<double> other = check.as<double>().last(elements);
-        std::copy(into.begin(), into.end(), first.begin());
-        if (self == 0) std::copy(into.begin(), into.end(), other.begin());
-        Operation tell = broadcast<double>(ranks, other, Rank{0});
-        if (tell.start() != Status::ok || tell.wait(20s) != Status::ok) return 3;
-        if (!std::equal(first.begin(), first.end(), other.begin())) return 4;
-        for (std::size_t i = 0; i < elements; ++i) {
-          double expected = 0;
-          for (std::uint32_t rank = 0; rank < ranks.rank_count(); ++rank)
-            expected += share_of(rank, call, i);
-          if (std::abs(first[i] - expected) > 1e-15 * ranks.rank_count()) return 5;
-        }
-      }
-      return 0;
-    });
-    EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count)) << nodes.text();
+    const auto codes =
+        codes_where_caches_are_shared(launch, nodes.rank_count, [&](Exchange& exchange) {
+          Context context(options_for(exchange, nodes, 32u << 20));
+          Communicator ranks(context, exchange);
+          constexpr std::size_t elements = 150'001;
+          const std::uint32_t self = index_of(ranks.rank());
+          const Segment segment = ranks.allocate(2 * elements * sizeof(double));
+          const Segment check = ranks.allocate(2 * elements * sizeof(double));
+          const std::span<double> from = segment.as<double>().first(elements);
+          const std::span<double> into = segment.as<double>().last(elements);
+          Operation operation = allreduce<double>(ranks, std::span<const double>(from), into, sum);
+          if (operation.algorithm() != "lanes_zero_copy") return ordinary;
+          for (std::uint64_t call = 0; call < 3; ++call) {
+            for (std::size_t i = 0; i < elements; ++i) from[i] = share_of(self, call, i);
+            if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+            const std::span<double> first = check.as<double>().first(elements);
+            const std::span<double> other = check.as<double>().last(elements);
+            std::copy(into.begin(), into.end(), first.begin());
+            if (self == 0) std::copy(into.begin(), into.end(), other.begin());
+            Operation tell = broadcast<double>(ranks, other, Rank{0});
+            if (tell.start() != Status::ok || tell.wait(20s) != Status::ok) return 3;
+            if (!std::equal(first.begin(), first.end(), other.begin())) return 4;
+            for (std::size_t i = 0; i < elements; ++i) {
+              double expected = 0;
+              for (std::uint32_t rank = 0; rank < ranks.rank_count(); ++rank)
+                expected += share_of(rank, call, i);
+              if (std::abs(first[i] - expected) > 1e-15 * ranks.rank_count()) return 5;
+            }
+          }
+          return 0;
+        });
+    EXPECT_EQ(codes, std::vector<int>(nodes.rank_count)) << nodes.text();
   }
 }
 
-/// Zero-copy reduces of more than two ranks are for those that share CPUs.
-void share_one_cpu() {
-  cpu_set_t allowed, one;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
-  CPU_ZERO(&one);
-  for (std::size_t cpu = 0; CPU_COUNT(&one) == 0 && cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-}
-
 /// Sources take turns; the target is ordinary memory, or in place, and that of the root alone.
+/// Reduces of more than two ranks are without copies where these share CPUs, and of two where each
+/// has its own.
 int call_reduces(Exchange& exchange, std::uint32_t count, Rank root, std::size_t elements,
                  const Reduction& reduction) {
   if (count > 2) share_one_cpu();
@@ -356,6 +379,7 @@ TEST(ZeroCopy, reduces_give_what_others_give) {
   // In one chunk and in several.
   for (const auto& [count, root, elements] :
        {std::tuple{2u, 0u, 131'072u}, {2u, 1u, 400'003u}, {4u, 1u, 200'003u}, {5u, 4u, 65'536u}}) {
+    if (count == 2 && detail::allowed_cpus().count() < 2) continue;
     const auto results = launch({.rank_count = count}, [&, ranks = count, of = Rank{root},
                                                         each = elements](Exchange& exchange) {
       return call_reduces(exchange, ranks, of, each,
@@ -376,9 +400,11 @@ TEST(ZeroCopy, reduces_with_a_users_operator_give_what_others_give) {
 // ---- When it is taken ---------------------------------------------------------------------------
 
 TEST(ZeroCopy, a_reduce_with_one_source_outside_is_an_ordinary_call) {
-  for (const std::uint32_t without : {0u, 1u}) {
-    const auto results = launch({.rank_count = 2}, [&](Exchange& exchange) {
-      Context context(options_for(exchange, {2, {2}}, 32u << 20));
+  constexpr std::uint32_t none = 4;
+  for (const std::uint32_t without : {0u, 1u, none}) {
+    const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
+      share_one_cpu();
+      Context context(options_for(exchange, {4, {4}}, 32u << 20));
       Communicator ranks(context, exchange);
       constexpr std::size_t elements = 131'072;
       const std::uint32_t self = index_of(ranks.rank());
@@ -391,12 +417,12 @@ TEST(ZeroCopy, a_reduce_with_one_source_outside_is_an_ordinary_call) {
                          .target = target.data(),
                          .element_count = elements,
                          .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64)});
-      if (is_zero_copy(operation)) return 1;
+      if (is_zero_copy(operation) != (without == none)) return 1;
       contribute(source, self, 1);
       if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
-      return self != 0 || is_sum(target, 2, 1) ? 0 : 3;
+      return self != 0 || is_sum(target, 4, 1) ? 0 : 3;
     });
-    EXPECT_EQ(codes_of(results), std::vector<int>(2)) << without;
+    EXPECT_EQ(codes_of(results), std::vector<int>(4)) << without;
   }
 }
 
@@ -555,7 +581,7 @@ int outlive(Exchange& exchange, Kind kind) {
   const Segment segment = ranks.allocate(8 * bytes_of_kind);
   std::vector<std::byte> source(bytes_of_kind);
   Operation operation = make(kind, ranks, segment, source);
-  if (!is_zero_copy(operation)) return 1;
+  if (!is_zero_copy(operation)) return ordinary;
   std::mt19937 random(static_cast<unsigned>(::getpid()));
   const int last = 3 + static_cast<int>(random() % 20);
   for (int call = 0; call < 100'000; ++call) {
@@ -574,10 +600,9 @@ int outlive(Exchange& exchange, Kind kind) {
 TEST(ZeroCopy, others_hear_of_a_rank_that_dies) {
   for (std::uint32_t run = 0; run < test::times(3); ++run)
     for (const Kind kind : every_kind) {
-      const auto results =
-          run_local({.rank_count = 4}, [&](Exchange& exchange) { return outlive(exchange, kind); });
-      EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0, 0}))
-          << static_cast<int>(kind);
+      const auto codes = codes_where_caches_are_shared(
+          run_local, 4, [&](Exchange& exchange) { return outlive(exchange, kind); });
+      EXPECT_EQ(codes, (std::vector<int>{0, 1000 + SIGKILL, 0, 0})) << static_cast<int>(kind);
     }
 }
 
@@ -585,18 +610,18 @@ TEST(ZeroCopy, others_hear_of_a_rank_that_dies) {
 TEST(ZeroCopy, one_may_leave_after_the_last_call) {
   for (std::uint32_t run = 0; run < test::times(3); ++run)
     for (const Kind kind : every_kind) {
-      const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+      const auto codes = codes_where_caches_are_shared(run_local, 4, [&](Exchange& exchange) {
         Context context(options_for_kind(exchange, kind));
         Communicator ranks(context, exchange);
         const Segment segment = ranks.allocate(8 * bytes_of_kind);
         std::vector<std::byte> source(bytes_of_kind);
         Operation operation = make(kind, ranks, segment, source);
-        if (!is_zero_copy(operation)) return 2;
+        if (!is_zero_copy(operation)) return ordinary;
         for (int call = 0; call < 3; ++call)
           if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 1;
         return 0;
       });
-      EXPECT_EQ(codes_of(results), std::vector<int>(4)) << static_cast<int>(kind);
+      EXPECT_EQ(codes, std::vector<int>(4)) << static_cast<int>(kind);
     }
 }
 
@@ -634,18 +659,18 @@ TEST(ZeroCopy, misuse_ends_the_program) {
 // The ranks of its node map segments only, and could not read such a source.
 TEST(ZeroCopy, a_source_outside_that_a_node_reads_ends_the_program) {
   for (const Kind kind : {Kind::allreduce, Kind::reduce}) {
-    const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
-      Context context(options_for(exchange, {2, {2}}));
+    const auto codes = codes_where_caches_are_shared(run_local, 4, [&](Exchange& exchange) {
+      Context context(options_for_kind(exchange, kind));
       Communicator ranks(context, exchange);
       const Segment segment = ranks.allocate(8 * bytes_of_kind);
       std::vector<std::byte> outside(4 * bytes_of_kind);
       Operation operation = make(kind, ranks, segment, outside);
-      if (!is_zero_copy(operation)) return 1;
-      if (ranks.rank() == Rank{1}) return 0;
+      if (!is_zero_copy(operation)) return ordinary;
+      if (ranks.rank() != Rank{0}) return 0;
       (void)operation.start(outside.data(), segment.as<std::byte>().data() + 4 * bytes_of_kind);
       return 2;
     });
-    EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0})) << static_cast<int>(kind);
+    EXPECT_EQ(codes, (std::vector<int>{1000 + SIGABRT, 0, 0, 0})) << static_cast<int>(kind);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
+#include "plan/rooted/zero_copy_reduce.hpp"
 #include "simulated_run.hpp"
 #include "support/operators.hpp"
 #include "tune/choose.hpp"
@@ -94,6 +95,42 @@ TEST(AnyOrder, is_right_for_every_schedule) {
        {Algorithm::dissemination, Algorithm::two_partial, Algorithm::recursive_multiplying,
         Algorithm::nway, Algorithm::nway_inverse, Algorithm::decomposition_digits})
     EXPECT_GT(swaps[algorithm], 0u) << name_of(algorithm);
+}
+
+/// The ranks by which a plan knows whose payload a slot refers to, as its steps that wait or
+/// combine say.
+using Givers = std::map<std::uint16_t, Rank>;
+Givers givers_of(const plan::Plan& plan, plan::Action action) {
+  Givers givers;
+  for (const plan::Step& step : plan.steps)
+    if (step.action == action && step.by_reference)
+      givers[action == plan::Action::await ? step.slot : step.from.index] = step.peer;
+  return givers;
+}
+
+// The rank whose memory cannot be read is named.
+TEST(AnyOrder, a_step_that_reads_knows_whom_it_reads_from) {
+  const test::Job job = test::sum_job();
+  std::uint32_t swaps = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::vector<plan::Plan> plans;
+    for (std::uint32_t rank = 0; rank < 5; ++rank)
+      plans.push_back(plan::zero_copy_reduce(Rank{rank}, {.rank_count = 5, .turns = 1}));
+    const auto planned = slots_of(plans);
+    simulation::simulate(plans,
+                         {.reduction = job.reduction,
+                          .element_count = element_count,
+                          .any_order = true,
+                          .seed = seed},
+                         inputs(5));
+    if (slots_of(plans) != planned) ++swaps;
+    for (const plan::Plan& plan : plans) {
+      Givers awaited = givers_of(plan, plan::Action::await);
+      for (const auto& [slot, giver] : givers_of(plan, plan::Action::combine))
+        EXPECT_EQ(giver, awaited[slot]) << "seed " << seed << ", slot " << slot;
+    }
+  }
+  EXPECT_GT(swaps, 0u);
 }
 
 }  // namespace

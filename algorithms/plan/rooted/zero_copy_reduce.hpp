@@ -19,12 +19,14 @@
 //
 // Cost, for P ranks and a payload B: each rank combines B / P of all others, and the root copies
 // (P - 1) / P B.  Messages: a reference to each source of a part and to each result, and P - 1
-// acknowledgements.  Rounds: three.  Scratch: B / P of what goes at a time, and a line for each
-// message.
+// acknowledgements.  Rounds: three.  Scratch: partials of B / P together on each rank but the root
+// (of a payload in several chunks, for one of them), and a line for each message.
 //
-// A result comes after all sources of its part have been read, and the root acknowledges when it
-// has copied all results.  So each pair of peers stays in step, two copies of partials and lines
-// are enough, and source and target of the root may be the same memory.
+// A rank tells of a result when it has read all sources of that part, and the root acknowledges
+// when it has copied all results.  So nobody reads the source or the partials of a rank that has
+// the acknowledgement, and whoever has none yet waits for nothing else: two copies of partials and
+// lines are enough.  The root writes a part of its target when all have read that part of its
+// source, so both may be the same memory.
 //
 // Operands are in no order of ranks.
 //

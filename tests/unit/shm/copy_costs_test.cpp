@@ -196,6 +196,46 @@ TEST(CopyCosts, without_room_the_other_rank_hears_so) {
   }
 }
 
+/// The leader's outcome where the ranks have these CPUs, by number.
+CopyOutcome measure_words(Pair& pair, std::size_t leaders_cpu, std::size_t partners_cpu) {
+  CopyOutcome outcome;
+  std::thread leader([&] {
+    EXPECT_TRUE(bind_to(leaders_cpu));
+    CopyProbe probe = pair.probe(0, 20s);
+    probe.copies = false;
+    outcome = measure_copies_as_leader(probe, 0, 0);  // there is no such process
+  });
+  std::thread partner([&] {
+    EXPECT_TRUE(bind_to(partners_cpu));
+    EXPECT_TRUE(pair.follow(20s).blocks_are_free);
+  });
+  leader.join();
+  partner.join();
+  EXPECT_TRUE(outcome.blocks_are_free);
+  return outcome;
+}
+
+TEST(CopyCosts, a_word_is_measured_without_copies) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  Pair pair;
+  const CopyOutcome outcome = measure_words(pair, 0, 1);
+  ASSERT_TRUE(outcome.costs);
+  EXPECT_TRUE(outcome.costs->is_word_alone);
+  EXPECT_GT(outcome.costs->word, 0);
+  EXPECT_LT(outcome.costs->word, 20e9);
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(pair.blocks[rank], std::vector<std::byte>(pair.blocks_bytes)) << "copied into";
+}
+
+// Two ranks of one CPU are not asked again and again until their patience ends.
+TEST(CopyCosts, a_word_on_one_cpu_is_given_up_at_once) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs to be bound";
+  Pair pair;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(measure_words(pair, 0, 0).costs);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+}
+
 /// Protects: a leader does not wait for a partner whose patience has ended, and has its block
 /// again.
 TEST(CopyCosts, a_partner_that_gives_up_says_so) {

@@ -579,6 +579,22 @@ TEST(Selection, ranks_that_share_nodes_combine_in_segments_where_that_is_worth_i
   EXPECT_FALSE(may_be(nodes_of(1, 2)));
 }
 
+// Only where nothing else stands in the way.
+TEST(Selection, caches_apart_are_told_of_where_they_decide) {
+  const auto explained = [](std::size_t bytes, bool caches_are_apart) {
+    CollectiveRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+    asked.element_count = bytes / 8;
+    const Topology topology{
+        .rank_count = 2, .node_of = nodes_of(1, 2), .caches_are_apart = caches_are_apart};
+    return choose(asked, topology, fdr).explanation();
+  };
+  const std::string of_caches =
+      "not lanes_zero_copy, wherever buffers lie: CPUs of a node share no cache";
+  EXPECT_NE(explained(1u << 20, true).find(of_caches), std::string::npos);
+  EXPECT_EQ(explained(1u << 20, false).find(of_caches), std::string::npos);
+  EXPECT_EQ(explained((1u << 20) - 8, true).find(of_caches), std::string::npos);
+}
+
 TEST(Selection, ranks_that_share_nodes_have_one_chunk_in_segments_and_nothing_else_to_choose) {
   for (const auto& [node_count, ranks_per_node] :
        {std::pair{1u, 2u}, {1u, 5u}, {2u, 2u}, {3u, 4u}}) {
@@ -638,6 +654,16 @@ TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) 
   EXPECT_TRUE(taken(1, 2));
   const plan::Plan plan = plan::zero_copy_reduce(Rank{0}, {.rank_count = 2, .turns = 8});
   EXPECT_EQ(chunk_count(asked.element_count, 8, plan.parts, chunk_bytes_for(plan, true)), 8u);
+  EXPECT_EQ(chunk_bytes_for(plan, true, 4096), 4096u);
+  EXPECT_EQ(chunk_bytes_for(plan, true, 1u << 20), chunk_bytes_of_reduce);
+  const CollectiveRequest of_doubles = asked;
+  for (const std::size_t element_bytes : {chunk_bytes_of_reduce, chunk_bytes_of_reduce + 1}) {
+    asked.reduction.element_bytes = static_cast<std::uint32_t>(element_bytes);
+    asked.element_count = (8u << 20) / chunk_bytes_of_reduce;
+    EXPECT_EQ(taken(1, 2), element_bytes == chunk_bytes_of_reduce);
+    EXPECT_EQ(taken(1, 8, true), element_bytes == chunk_bytes_of_reduce);
+  }
+  asked = of_doubles;
   for (const auto change :
        {+[](CollectiveRequest& one) { one.tree = Tree::knomial; },
         +[](CollectiveRequest& one) { one.participant_count = 1; },
