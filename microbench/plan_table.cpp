@@ -87,7 +87,11 @@ std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
   return text +
          fmt::format(" of {}; {} bytes in two copies",
                      counted(plan.payloads, plan.parts > 1 ? "part" : "payload"),
-                     2 * registers * plan.payloads * part_bytes(request, plan, chunks)[0]) +
+                     2 * plan::payloads_of_registers(plan, plan.partial_count) *
+                         part_bytes(request, plan, chunks)[0]) +
+         (plan.short_slot_count > 0 ? fmt::format("; {} of these slots for {}",
+                                                  plan.short_slot_count, plan.short_payloads)
+                                    : "") +
          (plan.line_slot_count > 0
               ? fmt::format("; {} for {}", counted(plan.line_slot_count, "line"),
                             plan.shares_target ? "notifications" : "credits")

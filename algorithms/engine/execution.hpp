@@ -26,26 +26,32 @@ struct RegisterMemory {
   std::byte* target = nullptr;
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
+  std::uint32_t long_slot_count = 0;  // the slots behind these are short
   std::uint32_t data_slot_count = 0;  // the slots behind these have one line each
   /// The address here of a message that stays in its sender's memory, by parity, then by slot.  A
   /// null pointer means that the message lands in its slot; an empty vector, that every message
   /// does.
   std::array<std::vector<std::byte*>, 2> in_place = {};
-  std::size_t register_bytes = 0;  // stride of a partial or slot, all payloads
-  std::size_t payload_bytes = 0;   // of one payload: room for the longest part
-  std::size_t label_bytes = 0;     // at the end of payload_bytes, for a label (stale.hpp)
+  std::size_t register_bytes = 0;    // stride of a partial or slot, all payloads
+  std::size_t short_slot_bytes = 0;  // stride of a short slot
+  std::size_t payload_bytes = 0;     // of one payload: room for the longest part
+  std::size_t label_bytes = 0;       // at the end of payload_bytes, for a label (stale.hpp)
 
   static constexpr std::size_t line_bytes = 64;
 
   std::size_t label_offset() const noexcept { return payload_bytes - label_bytes; }
   std::size_t bytes_of_slot(std::size_t slot) const noexcept {
-    return slot < data_slot_count ? register_bytes : line_bytes;
+    if (slot < long_slot_count) return register_bytes;
+    return slot < data_slot_count ? short_slot_bytes : line_bytes;
   }
   /// Bytes between the begin of the first slot and that of `slot`.
   std::size_t offset_of_slot(std::size_t slot) const noexcept {
+    if (slot < long_slot_count) return slot * register_bytes;
+    const std::size_t long_bytes = long_slot_count * register_bytes;
     return slot < data_slot_count
-               ? slot * register_bytes
-               : data_slot_count * register_bytes + (slot - data_slot_count) * line_bytes;
+               ? long_bytes + (slot - long_slot_count) * short_slot_bytes
+               : long_bytes + (data_slot_count - long_slot_count) * short_slot_bytes +
+                     (slot - data_slot_count) * line_bytes;
   }
 };
 
@@ -254,7 +260,8 @@ struct Execution {
       case plan::Place::partial:
         return {.memory = memory.partials[of_parity] + offset_of(where)};
       case plan::Place::slot:
-        assert((where.payload + 1u) * memory.payload_bytes <= memory.register_bytes);
+        assert(where.index >= memory.data_slot_count ||
+               (where.payload + 1u) * memory.payload_bytes <= memory.bytes_of_slot(where.index));
         return {.memory = slot(where.index, of_parity) + where.payload * memory.payload_bytes};
     }
     __builtin_unreachable();

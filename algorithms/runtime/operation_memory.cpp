@@ -225,7 +225,9 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
                          ? "use buffers outside of segments, and TUTTI_REGISTER_BUFFERS=0"
                          : "lower TUTTI_CHUNK_BYTES"));
   memory.register_bytes = register_bytes_for(plan.payloads * memory.payload_bytes);
-  memory.data_slot_count = plan.slot_count - plan.line_slot_count;
+  memory.short_slot_bytes = register_bytes_for(plan.short_payloads * memory.payload_bytes);
+  memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+  memory.long_slot_count = memory.data_slot_count - plan.short_slot_count;
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
   const std::size_t registers_bytes =
       2 * (slots_bytes + plan.partial_count * memory.register_bytes);

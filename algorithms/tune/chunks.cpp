@@ -70,7 +70,7 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
   if (plan.partials_max > 0) {
     // Here the number of registers is known.  An eighth of the budget is left for rounding to
     // lines.
-    const std::size_t all = 2 * std::size_t{plan.payloads} * (slots + plan.partials_max);
+    const std::size_t all = 2 * plan::payloads_of_registers(plan, plan.partials_max);
     return std::clamp(plan_registers_bytes / 8 * 7 / all, std::min(part_bytes_min, bytes), bytes);
   }
   return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.payloads));

@@ -343,6 +343,8 @@ plan::Plan sizes_of_turns(const Query& query, const plan::LaneTurns& shape) {
   sizes.parts = static_cast<std::uint16_t>(extent.parts);
   sizes.payloads = static_cast<std::uint16_t>(extent.payloads);
   sizes.slot_count = static_cast<std::uint16_t>(extent.slots);
+  sizes.short_slot_count = static_cast<std::uint16_t>(extent.short_slots);
+  sizes.short_payloads = static_cast<std::uint16_t>(extent.short_payloads);
   sizes.partials_max = static_cast<std::uint16_t>(extent.partials);
   return sizes;
 }
@@ -352,10 +354,11 @@ plan::Plan sizes_of_turns(const Query& query, const plan::LaneTurns& shape) {
 bool has_room_for_turns(const Query& query, const plan::LaneTurns& shape) {
   constexpr std::size_t line = 64;
   const plan::Plan sizes = sizes_of_turns(query, shape);
-  const std::size_t payload = sizes.payloads * chunk_bytes_for(sizes, true);
-  const std::size_t lines = payload / line + 2;  // with a sequence number, and rounded up
-  return 2 * (std::size_t{sizes.slot_count} + sizes.partials_max) * lines * line <=
-         plan_registers_bytes;
+  const std::size_t bytes =
+      payloads_of_registers(sizes, sizes.partials_max) * chunk_bytes_for(sizes, true);
+  const std::size_t registers = std::size_t{sizes.slot_count} + sizes.partials_max;
+  // Each ends with a sequence number, and is rounded up.
+  return 2 * (bytes + registers * 2 * line) <= plan_registers_bytes;
 }
 
 /// By the price of a part of the payload that goes through the plan at a time.

@@ -151,6 +151,8 @@ TEST(LaneTurns, send_between_nodes_and_inside_what_no_schedule_goes_below) {
     EXPECT_EQ(outside, 2u * 5 * 5);     // 2 (N - 1) / N of a lane's
     EXPECT_EQ(messages, 2u * 3 * 5);
     EXPECT_EQ(plan.slot_count, 2 * 5 * (3 + 3));
+    EXPECT_EQ(plan.short_slot_count, 2 * 5 * 3);  // those of other nodes
+    EXPECT_EQ(plan.short_payloads, 6 / 2);        // a range of the second digit
     EXPECT_EQ(plan.partial_count, 5 * 5);
     EXPECT_EQ(plan.partials_max, plan.partial_count);
     EXPECT_EQ(plan.payloads, 6);

@@ -594,6 +594,34 @@ TEST(Verify, finds_what_goes_into_a_wrong_kind_of_slot) {
   expect_violation(plans, "has no room for a message");
 }
 
+TEST(Verify, finds_what_is_longer_than_a_short_slot) {
+  auto plans = exchange_with_credits();
+  for (Plan& plan : plans) {
+    plan.payloads = 2;
+    plan.short_slot_count = plan.short_payloads = 1;  // slot 0
+  }
+  expect_violation(plans, "is declared one-way");  // no slot is too short
+  auto longer = plans;
+  for (Plan& plan : longer)
+    for (Step& step : plan.steps)
+      if (step.payloads == 1 && step.action != Action::copy) step.payloads = 2;
+  expect_violation(longer, "more payloads than slot 0 has");
+  auto beyond = plans;
+  for (Plan& plan : beyond)
+    for (Step& step : plan.steps)
+      if (step.from.place == Place::slot) step.from.payload = 1;
+  expect_violation(beyond, "does not exist");
+  plans[1].short_slot_count = 0;
+  expect_violation(plans, "slots are not laid out as on rank 0");
+  for (Plan& plan : plans) plan.short_slot_count = 2;
+  expect_violation(plans, "more short slots than slots");
+  for (Plan& plan : plans) {
+    plan.short_slot_count = 1;
+    plan.short_payloads = 3;
+  }
+  expect_violation(plans, "or longer ones");
+}
+
 TEST(Verify, finds_a_credit_that_nobody_gives) {
   auto plans = exchange_with_credits();
   plans[1].steps.pop_back();

@@ -271,19 +271,26 @@ tune::Choice choice_of(const Case& one) {
                       tune::untuned(tune::machine_preset(one.preset)));
 }
 
+/// How many chunks a payload has, of those whose chunks the events of a plan tell.
+std::size_t chunks_of(const Case& one, const plan::Plan& plan) {
+  const bool tells = one.collective == tune::Collective::broadcast ||
+                     one.collective == tune::Collective::reduce ||
+                     (one.collective == tune::Collective::allreduce && !one.in_segments &&
+                      one.single_copy_bytes == SIZE_MAX);
+  if (!tells) return 1;
+  return tune::chunk_count(one.elements, 8, plan.parts,
+                           tune::chunk_bytes_for(plan, topology_of(one).has_shared_nodes(),
+                                                 one.chunk_bytes.value_or(0)));
+}
+
 /// When each rank has finished, by the events of its plan.
 std::vector<std::int64_t> expected(const Case& one, const plan::Network& network = machine) {
   const tune::Choice choice = choice_of(one);
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < one.rank_count; ++rank)
     plans.push_back(choice.plan(Rank{rank}));
-  if (one.collective == tune::Collective::broadcast || one.collective == tune::Collective::reduce) {
-    const bool shares_nodes = topology_of(one).has_shared_nodes();
-    const std::size_t chunk_bytes =
-        tune::chunk_bytes_for(plans[0], shares_nodes, one.chunk_bytes.value_or(0));
-    const std::size_t count = tune::chunk_count(one.elements, 8, plans[0].parts, chunk_bytes);
-    for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, static_cast<std::uint32_t>(count));
-  }
+  const auto chunks = static_cast<std::uint32_t>(chunks_of(one, plans[0]));
+  for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, chunks);
   const std::uint64_t bytes = one.elements * 8 * (is_of_blocks(one) ? one.rank_count : 1);
   const bool any_order = (one.collective == tune::Collective::allreduce ||
                           one.collective == tune::Collective::reduce) &&
@@ -371,6 +378,17 @@ TEST(NodeTime, of_lanes_in_turns) {
       {allreduce, 8, {4}, 65'536}, {allreduce, 16, {4}, 8'192}, {allreduce, 12, {3}, 10'001}};
   for (const Case& one : cases)
     EXPECT_EQ(choice_of(one).plan(Rank{0}).algorithm, "lanes/turns") << one.text();
+  expect_equal(cases);
+}
+
+/// The chunks follow each other: of each, all parts have one length here.
+TEST(NodeTime, of_lanes_in_turns_in_several_chunks) {
+  const std::vector<Case> cases = {{allreduce, 16, {4}, 267'264}, {allreduce, 16, {8}, 534'528}};
+  for (const Case& one : cases) {
+    const plan::Plan plan = choice_of(one).plan(Rank{0});
+    EXPECT_EQ(plan.algorithm, "lanes/turns") << one.text();
+    EXPECT_GT(chunks_of(one, plan), 1u) << one.text();
+  }
   expect_equal(cases);
 }
 

@@ -5,6 +5,7 @@
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
+#include "plan/allreduce/lane_turns.hpp"
 #include "plan/allreduce/zero_copy_allreduce.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "plan/rooted/zero_copy_reduce.hpp"
@@ -192,6 +193,48 @@ TEST(Chunks, of_lanes_by_reference_give_what_others_give) {
             std::memcpy(&result, target.data() + 8 * i, 8);
             ASSERT_EQ(result, job.expected(shape.rank_count, 1, i))
                 << sizes.size() << " nodes, " << pieces << " pieces, element " << i;
+          }
+      }
+}
+
+// Messages across land in slots that have no room for more than they need.
+TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
+  const test::Job job = test::sum_job();
+  for (const auto& [sizes, per_round] :
+       {std::pair<std::vector<std::uint32_t>, plan::PerRound>{{2, 2}, {1}},
+        {{3, 3, 3, 3}, {1, 1}},
+        {{2, 2, 2, 2}, {3}},
+        {{2, 2, 2, 2, 2, 2}, {1, 2}},
+        {{2, 2, 2, 2, 2, 2}, {2, 1}}})
+    for (const std::uint32_t turns : {1u, 3u})
+      for (const std::size_t chunks : {std::size_t{1}, std::size_t{3}}) {
+        const test::NodeOf node_of = test::in_blocks(sizes);
+        const plan::LaneTurns shape{.rank_count = static_cast<std::uint32_t>(node_of.size()),
+                                    .node_of = node_of,
+                                    .per_round = per_round,
+                                    .turns = turns};
+        std::vector<plan::Plan> plans;
+        for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+          plans.push_back(plan::lane_turns_allreduce(Rank{rank}, shape));
+        const std::size_t elements = std::size_t{plans[0].parts} * 2 * chunks + 5;
+        std::vector<Bytes> sources;
+        for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+          sources.push_back(inputs_of(rank, elements));
+        EXPECT_LT(plans[0].short_payloads, plans[0].payloads);
+        const std::vector<Bytes> targets = simulation::simulate(plans,
+                                                                {.reduction = job.reduction,
+                                                                 .element_count = elements,
+                                                                 .chunk_count = chunks,
+                                                                 .any_order = turns == 3,
+                                                                 .seed = elements + turns},
+                                                                sources);
+        for (const Bytes& target : targets)
+          for (std::size_t i = 0; i < elements; ++i) {
+            std::uint64_t result = 0;
+            std::memcpy(&result, target.data() + 8 * i, 8);
+            ASSERT_EQ(result, job.expected(shape.rank_count, 1, i))
+                << sizes.size() << " nodes, " << turns << " turns, " << chunks
+                << " chunks, element " << i;
           }
       }
 }

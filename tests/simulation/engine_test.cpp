@@ -93,6 +93,8 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
     const std::size_t stride = plan.payloads * payload;
     auto& memory = r.execution.memory;
     memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+    memory.long_slot_count = memory.data_slot_count - plan.short_slot_count;
+    memory.short_slot_bytes = plan.short_payloads * payload;
     memory.register_bytes = stride;
     const std::size_t slots = memory.offset_of_slot(plan.slot_count);
     const std::size_t half = slots + plan.partial_count * stride;

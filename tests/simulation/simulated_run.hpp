@@ -43,6 +43,8 @@ inline void set_up(SimulatedRank& r, plan::Plan& plan, const SimulatedCall& call
                           : engine::share(call.longest_block, call.chunk_count, 0) * element_bytes;
   memory.register_bytes = plan.payloads * memory.payload_bytes;
   memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+  memory.long_slot_count = memory.data_slot_count - plan.short_slot_count;
+  memory.short_slot_bytes = plan.short_payloads * memory.payload_bytes;
   const std::size_t slots = memory.offset_of_slot(plan.slot_count);
   r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes) + 1);
   r.arrived.resize(2 * std::size_t{plan.slot_count});

@@ -60,7 +60,7 @@ class World {
       memory.label_bytes = sizeof(std::uint64_t);
       memory.payload_bytes = (elements + 1) * sizeof(std::uint64_t);
       memory.register_bytes = memory.payload_bytes;
-      memory.data_slot_count = plan.slot_count;
+      memory.long_slot_count = memory.data_slot_count = plan.slot_count;
       const std::size_t slots = memory.offset_of_slot(plan.slot_count);
       r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes));
       r.arrived.resize(2 * std::size_t{plan.slot_count});

@@ -220,7 +220,7 @@ class Simulation {
   bool is_line(const RankState& rank, const Step& step) const {
     const plan::Plan& plan = *rank.plan;
     const bool is_credit = step.slot + plan.line_slot_count >= plan.slot_count;
-    const std::size_t largest = plan.payloads * bytes_of_part(rank, Step{});
+    const std::size_t largest = payloads_of_slot(plan, step.slot) * bytes_of_part(rank, Step{});
     return call_.lines && !plan.zero_copy && !step.into_target &&
            (is_credit || largest + 8 <= line_bytes);
   }

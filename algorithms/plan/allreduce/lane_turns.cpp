@@ -2,8 +2,9 @@
 //
 //   partials   of each turn: sums and results, both of the range that this rank has of the first
 //              digit; then, as they are given, the ranges of the other ranks of the node
-//   slots      of each turn: sums by digit and by how far ahead of this rank their sender is, in
-//              this digit; then results likewise
+//   slots      of each turn: sums of the node by how far ahead of this rank their sender is, then
+//              results likewise; behind those of all turns, short ones: of each turn, sums by digit
+//              and by how far ahead their sender is in this digit, then results likewise
 //
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/allreduce/lane_turns.hpp"
@@ -96,6 +97,8 @@ class Builder {
     plan_.parts = static_cast<std::uint16_t>(extent.parts);
     plan_.payloads = static_cast<std::uint16_t>(extent.payloads);
     plan_.slot_count = static_cast<std::uint16_t>(extent.slots);
+    plan_.short_slot_count = static_cast<std::uint16_t>(extent.short_slots);
+    plan_.short_payloads = static_cast<std::uint16_t>(extent.short_payloads);
     plan_.partials_max = static_cast<std::uint16_t>(extent.partials);
     for (const std::uint32_t count : extents_) {
       first_slots_.push_back(messages_);
@@ -165,8 +168,10 @@ class Builder {
   /// The slot of a message from the rank `ahead` of its receiver.
   std::uint16_t slot_of(std::uint32_t turn, std::uint32_t digit, std::uint32_t ahead,
                         bool is_result) const {
-    return static_cast<std::uint16_t>((2 * turn + (is_result ? 1u : 0u)) * messages_ +
-                                      first_slots_[digit] + ahead - 1);
+    const std::uint32_t inside = extents_[0] - 1, which = 2 * turn + (is_result ? 1u : 0u);
+    if (digit == 0) return static_cast<std::uint16_t>(which * inside + ahead - 1);
+    return static_cast<std::uint16_t>(2 * shape_.turns * inside + which * (messages_ - inside) +
+                                      first_slots_[digit] - inside + ahead - 1);
   }
 
   /// Gives the other ranks of the node their ranges of a turn.
@@ -411,6 +416,8 @@ LaneTurnsExtent lane_turns_extent(const LaneTurns& shape, const NodeCounts& coun
   return {.parts = turns * shape.rank_count,
           .payloads = counts.nodes,
           .slots = 2 * turns * (node_ranks - 1 + messages_across(shape)),
+          .short_slots = 2 * turns * messages_across(shape),
+          .short_payloads = counts.nodes / (shape.per_round.front() + std::uint64_t{1}),
           .partials = turns * (node_ranks + 1)};
 }
 

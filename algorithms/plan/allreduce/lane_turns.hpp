@@ -31,7 +31,8 @@
 // Cost, for N nodes of L ranks, K turns, n_i messages in the i-th round across (N is the product of
 // n_i + 1), payload B: per rank 2 K (L - 1) messages in memory, of 2 (L - 1) / L B together, and
 // 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less.  Slots: as many as
-// messages.  Partials: K (L + 1).  Each has room for a range of the first digit, of B / (K L).
+// messages.  Partials: K (L + 1).  Each has room for a range of the first digit, of B / (K L); but
+// slots for messages across, for one of the second digit.
 //
 // Two parities suffice, because every part has the contributions of all ranks to this call.
 // Results are equal on all ranks, bit by bit, because one rank computes each part.  For operators
@@ -68,6 +69,8 @@ struct LaneTurnsExtent {
   std::uint64_t parts = 0;  // of the payload, one of each rank in each turn
   std::uint64_t payloads = 0;
   std::uint64_t slots = 0;
+  std::uint64_t short_slots = 0;  // of these, for messages across
+  std::uint64_t short_payloads = 0;
   std::uint64_t partials = 0;
 };
 

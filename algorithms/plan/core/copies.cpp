@@ -24,7 +24,8 @@ bool has_room_for_copies(const Plan& plan, std::uint32_t count) noexcept {
 }
 
 Plan in_copies(const Plan& plan, std::uint32_t count) {
-  assert(has_room_for_copies(plan, count) && plan.line_slot_count == 0);
+  assert(has_room_for_copies(plan, count));
+  assert(plan.line_slot_count + plan.short_slot_count == 0);
   Plan copies = plan;
   copies.steps.clear();
   copies.slot_count = static_cast<std::uint16_t>(plan.slot_count * count);

@@ -6,7 +6,8 @@
 // has two copies as well.  Every partial and slot has room for as many payloads side by side as
 // Plan::payloads says: 0 for a barrier, 1 as a rule, more where values travel that may not be
 // combined yet: the two sides of the seam between rank P-1 and rank 0 for an operator that does not
-// commute, blocks of a fixed tree, or contributions as they are.
+// commute, blocks of a fixed tree, or contributions as they are.  Slots for messages that are much
+// shorter than the longest one of the plan may have room for fewer payloads: Plan::short_payloads.
 //
 // Parts.  Most plans work on the user's payload as a whole.  A plan of N parts cuts it into N runs
 // of elements, as even as can be, the longer ones first.  A step works on one part, and a register
@@ -153,11 +154,28 @@ struct Plan {
   std::uint16_t partial_count = 0;
   std::uint16_t partials_max = 0;  // the most partials of any rank; 0: it is not said
   std::uint16_t slot_count = 0;
-  std::uint16_t line_slot_count = 0;  // the last ones of slot_count: room for a notification, a
-                                      // credit or a reference, but for no payload
-  std::vector<Answer> answers = {};   // the same on all ranks
+  std::uint16_t line_slot_count = 0;   // the last ones of slot_count: room for a notification, a
+                                       // credit or a reference, but for no payload
+  std::uint16_t short_slot_count = 0;  // those before the lines: room for short_payloads alone
+  std::uint16_t short_payloads = 0;
+  std::vector<Answer> answers = {};  // the same on all ranks
   std::vector<Step> steps = {};
 };
+
+/// How many payloads a slot has room for.
+inline std::uint16_t payloads_of_slot(const Plan& plan, std::uint16_t slot) noexcept {
+  const std::uint32_t lines_begin = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+  if (slot >= lines_begin) return 0;
+  return slot + std::uint32_t{plan.short_slot_count} < lines_begin ? plan.payloads
+                                                                   : plan.short_payloads;
+}
+
+/// How many payloads all slots and so many partials have room for together.
+inline std::size_t payloads_of_registers(const Plan& plan, std::size_t partial_count) noexcept {
+  const std::size_t data_slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  return plan.payloads * (data_slots - plan.short_slot_count + partial_count) +
+         std::size_t{plan.short_payloads} * plan.short_slot_count;
+}
 
 /// The answer that a slot stands for, or null.
 inline const Answer* answer_in(const Plan& plan, std::uint16_t slot) noexcept {

@@ -26,9 +26,14 @@ class ShapeCheck {
     if (plan.payloads != first.payloads || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.owners != first.owners ||
         plan.line_slot_count != first.line_slot_count || plan.swaps_blocks != first.swaps_blocks ||
-        plan.zero_copy != first.zero_copy || plan.shares_target != first.shares_target ||
-        plan.is_pipeline != first.is_pipeline || plan.partials_max != first.partials_max)
+        plan.short_slot_count != first.short_slot_count ||
+        plan.short_payloads != first.short_payloads || plan.zero_copy != first.zero_copy ||
+        plan.shares_target != first.shares_target || plan.is_pipeline != first.is_pipeline ||
+        plan.partials_max != first.partials_max)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
+    if (plan.line_slot_count + plan.short_slot_count > plan.slot_count ||
+        plan.short_payloads > plan.payloads)
+      return name_of(plan.self) + ": more short slots than slots, or longer ones";
     if (plan.partials_max > 0 && plan.partial_count > plan.partials_max)
       return name_of(plan.self) + ": more partials than any rank has";
     if (!plan.owners.empty() && plan.owners.size() != plan.parts)
@@ -174,6 +179,8 @@ class ShapeCheck {
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)
       return "slot " + std::to_string(step.slot) + " has no room for a message";
     if (step.payloads > plan.payloads) return "more payloads than a slot has";
+    if (is_payload && step.payloads > payloads_of_slot(plan, step.slot))
+      return "more payloads than slot " + std::to_string(step.slot) + " has";
     if (step.round >= counts.size()) return "a round that per_round does not know";
     ++counts[step.round];
     std::uint64_t& mark = marks[index_of(step.peer) * plan.parts + step.part];
@@ -197,6 +204,8 @@ class ShapeCheck {
     if (where.place == Place::partial || where.place == Place::slot) {
       count = where.place == Place::partial ? plan.partial_count : plan.slot_count;
       payloads = plan.payloads;
+      if (where.place == Place::slot && where.index < plan.slot_count && plan.short_slot_count > 0)
+        payloads = payloads_of_slot(plan, where.index);
     }
     if (where.index < count && where.payload + width <= payloads) return {};
     return name_of(where) + (width > 1 ? " does not have " + std::to_string(width) + " payloads"

@@ -198,7 +198,9 @@ class StepWriter {
     if (where.place == Place::source || where.place == Place::target)
       return where.payload == 0 && payloads == 1;
     if (where.place == Place::slot && where.index >= plan_.slot_count) return false;
-    return where.payload + payloads <= plan_.payloads;
+    const bool may_be_short = where.place == Place::slot && plan_.short_slot_count > 0;
+    return where.payload + payloads <=
+           (may_be_short ? payloads_of_slot(plan_, where.index) : plan_.payloads);
   }
 
   Plan& plan_;

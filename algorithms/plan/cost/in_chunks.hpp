@@ -18,6 +18,7 @@ inline Plan in_chunks(const Plan& plan, std::uint32_t count) {
   call.steps.clear();
   call.parts = static_cast<std::uint16_t>(plan.parts * count);
   call.slot_count = static_cast<std::uint16_t>(plan.slot_count * count);
+  call.short_slot_count = 0;  // lines are not modelled in several chunks
   for (std::uint32_t chunk = 0; chunk < count; ++chunk)
     for (Step step : plan.steps) {
       const bool is_of_this_call = step.action == Action::await_credit && chunk >= 2;

@@ -27,7 +27,7 @@ inline constexpr std::uint64_t line_bytes = 64, line_payload_bytes = 56;
 inline bool goes_as_line(const Plan& plan, const Call& call, const Step& step) {
   if (!call.lines || plan.zero_copy || step.into_target) return false;
   return step.slot >= plan.slot_count - plan.line_slot_count ||
-         plan.payloads * part_bytes(plan, call, 0) <= line_payload_bytes;
+         payloads_of_slot(plan, step.slot) * part_bytes(plan, call, 0) <= line_payload_bytes;
 }
 
 /// Its bytes on the network: without payload the number alone is written.

@@ -706,10 +706,10 @@ TEST(Selection, registers_of_lanes_in_turns_keep_to_their_budget) {
     const plan::Plan plan =
         allreduce_plan(Rank{0}, static_cast<std::uint32_t>(nodes.size()), asked);
     const std::size_t chunk = chunk_bytes_for(plan, true);
-    const std::size_t lines = plan.payloads * chunk / 64 + 2;
+    const std::size_t payloads = payloads_of_registers(plan, plan.partials_max);
     const std::size_t registers = std::size_t{plan.slot_count} + plan.partials_max;
     if (plan.algorithm == "lanes/turns") {
-      EXPECT_LE(2 * registers * lines * 64, plan_registers_bytes) << nodes.size();
+      EXPECT_LE(2 * (payloads * chunk + registers * 2 * 64), plan_registers_bytes) << nodes.size();
     }
     if (nodes.size() == 128) {
       EXPECT_EQ(plan.algorithm, "lanes/turns");

@@ -63,14 +63,14 @@ bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce;
 }
 
-/// What a call takes.  The chunks of a broadcast or reduce follow each other, as in the engine.
+/// What a call takes.  The chunks of a payload follow each other, as in the engine.
 plan::Picoseconds time_of(const Query& query, const Row& row, const Variant& variant) {
   const std::uint32_t rank_count = query.topology.rank_count;
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < rank_count; ++rank)
     plans.push_back(row.build(query, variant, Rank{rank}));
   const Collective collective = query.request.collective;
-  if (has_root(collective)) {
+  if (has_root(collective) || collective == Collective::allreduce) {
     const std::size_t count =
         chunk_count(query.request.element_count, 8, plans[0].parts,
                     chunk_bytes_for(plans[0], query.topology.has_shared_nodes()));
@@ -142,8 +142,7 @@ TEST(NodeChoices, are_near_the_fastest_candidate) {
             const double ratio = static_cast<double>(taken) / static_cast<double>(least);
             ++cells;
             worst = std::max(worst, ratio);
-            // Allgathers and broadcasts of 32 KiB, and two allreduces, of which the fastest are
-            // variants with fewer messages a round.
+            // Allgathers and broadcasts of 32 KiB.
             misses += ratio > 1.1 ? 1 : 0;
             EXPECT_LE(ratio, 1.25)
                 << name << ", " << name_of(collective) << ", " << node_count << " nodes of "
@@ -151,7 +150,7 @@ TEST(NodeChoices, are_near_the_fastest_candidate) {
           }
       std::printf("%-7s  %-10s  %5d  %.2f\n", name, name_of(collective), cells, worst);
     }
-  EXPECT_LE(misses, 8);
+  EXPECT_LE(misses, 6);
 }
 
 /// What was chosen before prices decided: lanes of payloads as a whole from 8 KiB on, else leaders.
@@ -186,9 +185,9 @@ void expect_near_the_bound(Collective collective) {
       "rule\n",
       name_of(collective));
   for (const auto& [name, network] : networks)
-    for (const std::uint32_t node_count : {4u, 16u, 32u})
+    for (const std::uint32_t node_count : {4u, 8u, 16u, 32u})
       for (const std::uint32_t ranks_per_node : {1u, 4u, 8u, 32u})
-        for (const std::size_t bytes : {8u, 4096u, 65536u, 1u << 20, 8u << 20}) {
+        for (const std::size_t bytes : {8u, 4096u, 65536u, 1u << 20, 2u << 20, 8u << 20}) {
           const std::uint32_t rank_count = node_count * ranks_per_node;
           if (rank_count > ranks_max) continue;
           const CollectiveRequest request = request_of(collective, bytes, rank_count);
@@ -211,12 +210,12 @@ void expect_near_the_bound(Collective collective) {
           EXPECT_GE(over_bound, 1);
           EXPECT_LE(over_rule, 1.02);
           const bool is_small = bytes < 1 << 20;
-          // One allreduce misses its aim: its registers do not fit one chunk, so that it has few
-          // turns, or goes by lanes/circulant.
-          const bool is_missed = rank_count == 256 && node_count == 32 && bytes == 1 << 20 &&
-                                 name == std::string("fdr");
+          // On 8 nodes of 32 (FDR) one shape misses the aim: in more turns, its messages are so
+          // short that the gap keeps the port busy; in fewer, the first and the last one take long.
+          const bool is_missed =
+              node_count == 8 && ranks_per_node == 32 && name == std::string("fdr");
           const double over_bound_max = collective != Collective::allreduce ? 3
-                                        : is_missed                         ? 1.14
+                                        : is_missed                         ? 1.15
                                                                             : 1.1;
           EXPECT_TRUE(is_small || over_bound <= over_bound_max)
               << over_bound << ": " << name << ", " << node_count << " nodes of " << ranks_per_node
