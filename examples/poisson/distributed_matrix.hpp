@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "aligned_vector.hpp"
 #include "call_times.hpp"
 #include "communication.hpp"
 #include "matrix.hpp"
@@ -48,9 +49,9 @@ class DistributedMatrix {
   double outer_row(std::size_t row, std::span<const double> vector) const;
 
   std::size_t first_ = 0;
-  Rows rows_;                                 // columns: own rows from 0 on, then those of the halo
-  std::vector<std::uint32_t> inner_, outer_;  // rows without and with columns of the halo
-  std::vector<std::uint32_t> sent_rows_;      // what other ranks need, by rank
+  Rows rows_;  // columns: own rows from 0 on, then those of the halo
+  AlignedVector<std::uint32_t> inner_, outer_;  // rows without and with columns of the halo
+  std::vector<std::uint32_t> sent_rows_;        // what other ranks need, by rank
   std::vector<std::size_t> sent_counts_, received_counts_;
   std::vector<double> sent_, received_;
   std::unique_ptr<Collective> exchange_;

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
+
+#include "aligned_vector.hpp"
 
 namespace poisson {
 
@@ -18,9 +19,9 @@ class UsageError : public std::runtime_error {
 
 /// Some consecutive rows of a square matrix.  The entries of a row are in order of their columns.
 struct Rows {
-  std::vector<std::size_t> begins{0};  // of each row in the next two; at the end, their size
-  std::vector<std::uint32_t> columns;
-  std::vector<double> values;
+  AlignedVector<std::size_t> begins{0};  // of each row in the next two; at the end, their size
+  AlignedVector<std::uint32_t> columns;
+  AlignedVector<double> values;
 
   std::size_t count() const { return begins.size() - 1; }
 };

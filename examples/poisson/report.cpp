@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
+#include "aligned_vector.hpp"
 #include "late_ranks.hpp"
 
 namespace poisson {
@@ -26,6 +28,8 @@ double known_solution(std::size_t row) {
 struct Times {
   double all = 0, reductions = 0, reductions_late = 0, halo = 0, halo_late = 0;
 
+  double communication() const { return reductions + halo; }
+  double computing() const { return all - communication(); }
   double reductions_from_last() const { return reductions - reductions_late; }
   double halo_from_last() const { return halo - halo_late; }
 };
@@ -69,6 +73,11 @@ class Run {
   std::string communication() const { return communication_.name(); }
   const Solution& solution() const { return solution_; }
   const std::vector<Times>& times() const { return times_; }
+  /// Whether that solve computed about as quickly as any.  A rank whose CPU is slower for a while,
+  /// as a hardware thread is while its core's other one is busy, keeps the others waiting.
+  bool undisturbed(std::size_t solve) const {
+    return times_[solve].computing() <= 1.03 * least_computing_;
+  }
   bool knows_late_ranks() const { return late_ranks_.are_comparable(); }
 
   void solve() {
@@ -88,11 +97,12 @@ class Run {
                       .reductions_late = sum_of_times_[2] * per_iteration,
                       .halo = sum_of_times_[3] * per_iteration,
                       .halo_late = sum_of_times_[4] * per_iteration});
+    least_computing_ = std::min(least_computing_, times_.back().computing());
   }
 
   /// Residual and error as they are, not as the recurrences have them; both relative.
   std::pair<double, double> check() {
-    std::vector<double> difference(x_.size());
+    AlignedVector<double> difference(x_.size());
     matrix_.multiply(x_, difference);
     for (std::size_t i = 0; i < x_.size(); ++i) difference[i] = right_[i] - difference[i];
     norms_.set(0, difference, difference);
@@ -115,9 +125,10 @@ class Run {
       std::vector<std::size_t>(communication_.rank_count(), 1);
   std::vector<double> own_times_ = std::vector<double>(5), sum_of_times_ = own_times_;
   std::unique_ptr<Collective> times_sum_;
-  std::vector<double> known_, right_, x_;
+  AlignedVector<double> known_, right_, x_;
   Solution solution_;
   std::vector<Times> times_;
+  double least_computing_ = std::numeric_limits<double>::infinity();
 };
 
 using Runs = std::vector<std::unique_ptr<Run>>;
@@ -133,34 +144,58 @@ void print_row(Run& run, bool here) {
   const auto [residual, error] = run.check();
   if (!here) return;
   std::printf(
-      "%-10s %-14s %10zu  %.3e %.3e %.3e %10.2f %10.2f %9s %8.2f %9s\n", run.solver().c_str(),
+      "%-10s %-14s %10zu  %.3e %.3e %.3e %10.2f %10.2f %9s %8.2f %9s %8.2f\n", run.solver().c_str(),
       run.communication().c_str(), run.solution().iterations(),
       run.solution().history.back().residual, residual, error, median(run.times(), &Times::all),
       median(run.times(), &Times::reductions),
       column(run.knows_late_ranks(), median(run.times(), &Times::reductions_from_last)).c_str(),
       median(run.times(), &Times::halo),
-      column(run.knows_late_ranks(), median(run.times(), &Times::halo_from_last)).c_str());
+      column(run.knows_late_ranks(), median(run.times(), &Times::halo_from_last)).c_str(),
+      median(run.times(), &Times::communication));
   if (!run.solution().failure.empty())
     std::printf("%s, %s: iteration %zu: %s\n", run.solver().c_str(), run.communication().c_str(),
                 run.solution().iterations(), run.solution().failure.c_str());
 }
 
-/// How much longer the second communication takes, by pairs of solves that followed each other.
+/// How much longer the second one takes, by pairs of solves that followed each other.
+template <class Which>
+double ratio(const std::vector<Times>& first, const std::vector<Times>& second, Which which) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < first.size(); ++i)
+    ratios.push_back(std::invoke(which, second[i]) / std::invoke(which, first[i]));
+  return median(std::move(ratios));
+}
+
 void print_ratios(const Run& first, const Run& second) {
-  const auto ratio = [&](auto which) {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < first.times().size(); ++i)
-      ratios.push_back(std::invoke(which, second.times()[i]) /
-                       std::invoke(which, first.times()[i]));
-    return median(std::move(ratios));
-  };
-  std::printf("%s: with %s, reductions take %.2f x, the halo %.2f x, an iteration %.2f x as long\n",
-              first.solver().c_str(), second.communication().c_str(), ratio(&Times::reductions),
-              ratio(&Times::halo), ratio(&Times::all));
+  const std::string solver = first.solver();
+  const std::vector<Times>&one = first.times(), &other = second.times();
+  std::printf(
+      "%s: with %s, reductions take %.2f x, the halo %.2f x, both together %.2f x, an iteration "
+      "%.2f x as long\n",
+      solver.c_str(), second.communication().c_str(), ratio(one, other, &Times::reductions),
+      ratio(one, other, &Times::halo), ratio(one, other, &Times::communication),
+      ratio(one, other, &Times::all));
   if (first.knows_late_ranks())
     std::printf("%s: from the last rank's arrival on, reductions take %.2f x, the halo %.2f x\n",
-                first.solver().c_str(), ratio(&Times::reductions_from_last),
-                ratio(&Times::halo_from_last));
+                solver.c_str(), ratio(one, other, &Times::reductions_from_last),
+                ratio(one, other, &Times::halo_from_last));
+
+  std::vector<Times> quick_one, quick_other;
+  for (std::size_t i = 0; i < one.size(); ++i)
+    if (first.undisturbed(i) && second.undisturbed(i)) {
+      quick_one.push_back(one[i]);
+      quick_other.push_back(other[i]);
+    }
+  std::printf("%s: undisturbed were %zu of %zu pairs of solves", solver.c_str(), quick_one.size(),
+              one.size());
+  if (!quick_one.empty())
+    std::printf(": reductions %.2f and %.2f, %.2f x, both together %.2f and %.2f, %.2f x",
+                median(quick_one, &Times::reductions), median(quick_other, &Times::reductions),
+                ratio(quick_one, quick_other, &Times::reductions),
+                median(quick_one, &Times::communication),
+                median(quick_other, &Times::communication),
+                ratio(quick_one, quick_other, &Times::communication));
+  std::printf("\n");
 }
 
 /// The residuals also as hexadecimal numbers, which show every bit.
@@ -195,11 +230,11 @@ int solve_and_report(const std::vector<std::unique_ptr<Communication>>& communic
                 matrix.unknowns(), communications.front()->rank_count(),
                 communications.front()->rank_count() == 1 ? "" : "s",
                 options.arithmetic == Arithmetic::exact ? "exact" : "plain");
-    std::printf("%47s %9s %9s %50s\n", "residual,", "residual,", "error",
+    std::printf("%47s %9s %9s %59s\n", "residual,", "residual,", "error",
                 "microseconds per iteration");
-    std::printf("%-10s %-14s %10s  %9s %9s %9s %10s %10s %9s %8s %9s\n", "solver", "communication",
-                "iterations", "updated", "b - A x", "of x", "all", "reductions", "from last",
-                "halo", "from last");
+    std::printf("%-10s %-14s %10s  %9s %9s %9s %10s %10s %9s %8s %9s %8s\n", "solver",
+                "communication", "iterations", "updated", "b - A x", "of x", "all", "reductions",
+                "from last", "halo", "from last", "both");
   }
   for (const auto& run : runs) print_row(*run, here);
   if (here)
@@ -210,6 +245,11 @@ int solve_and_report(const std::vector<std::unique_ptr<Communication>>& communic
                 runs.front()->knows_late_ranks()
                     ? ""
                     : "; not known, as the ranks have no clock in common");
+    std::printf("both: reductions and halo, waiting included\n");
+    if (communications.size() == 2)
+      std::printf(
+          "undisturbed: computing took at most 3 %% longer than in the quickest solve of that "
+          "row\n");
     std::fflush(stdout);
   }
   if (!options.history.empty())

@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <utility>
 
+#include "aligned_vector.hpp"
+
 namespace poisson {
 namespace {
 
-using Vector = std::vector<double>;
+using Vector = AlignedVector<double>;
 
 /// y += factor x
 void add(std::span<double> y, double factor, std::span<const double> x) {
