@@ -1,6 +1,7 @@
 #include "tune/hierarchy.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <map>
 #include <memory>
@@ -277,6 +278,9 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
       (!query.topology.shares_cpus || query.request.bytes() >= cut_again_from_bytes);
   if (!may_be_cut) return;
   inner.is_undivided = inner.one_value_only = false;
+  // None of them has fewer parts, so that with thousands of ranks no plan is built to be refused.
+  const std::uint32_t parts_min = std::bit_floor(nodes.rank_count);
+  if (!has_room_for_pieces(query, lane_count, parts_min)) return;
   for (const Algorithm algorithm :
        {Algorithm::chunked_fold, Algorithm::canonical_halving, Algorithm::circulant}) {
     inner.algorithm = algorithm;
@@ -292,6 +296,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
     const auto divided = std::make_shared<const Choice>(std::move(*chosen));
     before.try_emplace(algorithm, divided);
     const plan::Plan& plan = divided->first_plan();
+    assert(plan.parts >= parts_min);
     if (!is_possible(query, lane_count, *divided, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
     for (const std::uint32_t sub_blocks : {2u, 4u})
