@@ -15,6 +15,7 @@
 #include "runtime/communicator.hpp"
 #include "runtime/first_call.hpp"
 #include "runtime/shared_ring.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -144,7 +145,7 @@ void price_anew(tune::Finding& finding, const RaceTrack& track) {
     timing.predicted = 0;
     if (!request) return;
     if (const auto choice = choice_named(timing.choice, *request, topology, track.machine))
-      timing.predicted = choice->predicted();
+      timing.predicted = choice->expected(tune::messages_of_finding_max);
   };
   price(finding.winner);
   for (tune::Timing& other : finding.others) price(other);

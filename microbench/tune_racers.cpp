@@ -5,6 +5,8 @@
 #include <tutti/status.hpp>
 #include <utility>
 
+#include "tune/plan_time.hpp"
+
 namespace tutti::bench {
 
 Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
@@ -47,7 +49,8 @@ tune::Finding finding_of(const tune::CollectiveRequest& request, const tune::Top
                         .operators = tune::operator_class_of(request),
                         .is_noisy = result.is_noisy};
   for (std::size_t i = 0; i < result.times.size(); ++i) {
-    tune::Timing timing{racers[i].name(), result.times[i], racers[i].predicted()};
+    tune::Timing timing{racers[i].name(), result.times[i],
+                        racers[i].expected(tune::messages_of_finding_max)};
     if (i == result.winner)
       finding.winner = std::move(timing);
     else

@@ -16,6 +16,7 @@
 #include "runtime/tuning_append.hpp"
 #include "tune/choose.hpp"
 #include "tune/names.hpp"
+#include "tune/plan_time.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -375,12 +376,24 @@ class FirstCalls {
     }
     if (finding.winner.choice.empty()) return {};  // what goes by price could not be timed
     finding.is_noisy = !is_virtual(communicator_) && is_close(finding);
+    expect(finding.winner, asked);
+    for (tune::Timing& one : finding.others) expect(one, asked);
     try {
       return "; " + append_finding(file_to_append_to(context.found_table),
                                    fingerprint_of(context.fabric.port(), context.settings),
                                    communicator_.tuning->knowledge.machine, std::move(finding));
     } catch (const std::exception& error) {  // the operation is made all the same, on all ranks
       return std::string("; not appended: ") + error.what();
+    }
+  }
+
+  /// Compares a time with what the model says of the events, as far as they are quickly followed.
+  void expect(tune::Timing& timing, tune::CollectiveRequest asked) const {
+    asked.only = timing.choice;
+    try {
+      timing.predicted = choose(asked, communicator_.topology(), communicator_.tuning->knowledge)
+                             .expected(tune::messages_followed_max);
+    } catch (const Error&) {  // its price is all that is known
     }
   }
 

@@ -228,6 +228,7 @@ class Chooser {
     return choice.by_price();
   }
   static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
+  static Choice with_latency(const Choice& choice, std::uint32_t latency);
   static Choice with(const Choice& choice, const Choice::Rival& rival);
 
  private:
@@ -410,6 +411,13 @@ Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) 
   return other;
 }
 
+/// Returns it with a tree of another latency.
+Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
+  Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
+  other.variant_.fans.across_by.latency = latency;
+  return other;
+}
+
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const plan::Network& network) {
   return Chooser(request, topology, network).choose();
@@ -529,12 +537,11 @@ bool has_vector(const Choice& choice) {
          across.row().takes != PerRoundIs::uniform;
 }
 
-/// With another vector, for that request; nothing: there is no such choice.
-std::optional<Choice> asked_for(const Choice& choice, const plan::PerRound& vector,
-                                const CollectiveRequest& request, const Topology& topology,
-                                const Knowledge& knowledge) {
+/// The choice of that name, for that request; nothing: there is none.
+std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& request,
+                                const Topology& topology, const Knowledge& knowledge) {
   CollectiveRequest asked = request;
-  asked.only = Chooser::with_vector(choice, vector).name();
+  asked.only = named.name();
   return Chooser(asked, topology, knowledge).try_choose();
 }
 
@@ -546,11 +553,66 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
   if (!has_vector(choice)) return uniform;
   const std::uint32_t members = innermost(choice).plan(Rank{0}).rank_count;
   for (std::uint32_t n = 1; n <= 7; ++n)
-    if (std::optional<Choice> one =
-            asked_for(choice, plan::uniform(members, n), request, topology, knowledge))
+    if (std::optional<Choice> one = asked_for(
+            Chooser::with_vector(choice, plan::uniform(members, n)), request, topology, knowledge))
       uniform.push_back(std::move(*one));
   return uniform;
 }
+
+namespace {
+
+/// The largest core with n messages in each round.
+plan::PerRound uniform_core(const Choice& choice, std::uint32_t n) {
+  const std::uint64_t members = choice.first_plan().rank_count;
+  plan::PerRound core;
+  for (std::uint64_t product = n + 1; product <= members; product *= n + 1) core.push_back(n);
+  return core;
+}
+
+/// The cheapest few choices beside one: with one message more or less in the last round, with n
+/// messages in each round, or with a tree of the next latencies.  In the order of their prices.
+std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
+                           const Topology& topology, const Knowledge& knowledge) {
+  constexpr std::size_t count_max = 3;
+  std::vector<Choice> found;
+  const auto add = [&](const Choice& named) {
+    if (std::optional<Choice> other = asked_for(named, request, topology, knowledge))
+      found.push_back(std::move(*other));
+  };
+  if (has_vector(choice)) {
+    found = with_uniform_vectors(choice, request, topology, knowledge);
+    const plan::PerRound& vector = innermost(choice).variant().per_round;
+    const std::uint32_t last = vector.back();
+    for (const std::uint32_t entry : {last - 1, last + 1}) {
+      plan::PerRound neighbour = vector;
+      neighbour.back() = entry;
+      if (entry == 0) neighbour.pop_back();
+      if (!neighbour.empty()) add(Chooser::with_vector(choice, neighbour));
+    }
+    if (innermost(choice).row().takes == PerRoundIs::core)
+      for (std::uint32_t n = 1; n <= 7; ++n)
+        if (const plan::PerRound core = uniform_core(innermost(choice), n); !core.empty())
+          add(Chooser::with_vector(choice, core));
+  }
+  const plan::Branching& tree = choice.variant().fans.across_by;
+  if (tree.rule == plan::Branching::Rule::fibonacci)
+    for (const std::uint32_t latency : {tree.latency - 1, tree.latency + 1})
+      if (latency > 0 && latency <= plan::latency_max) add(Chooser::with_latency(choice, latency));
+  std::stable_sort(found.begin(), found.end(), [](const Choice& left, const Choice& right) {
+    return left.cost() < right.cost();
+  });
+  // Vectors with the same rounds, once trimmed, are the same schedule under two names.
+  const auto key = [](const Choice& one) {
+    return has_vector(one) ? text_of(innermost(one).first_plan().per_round) : one.name();
+  };
+  std::set<std::string> keys{key(choice)};
+  std::vector<Choice> few;
+  for (Choice& other : found)
+    if (few.size() < count_max && keys.insert(key(other)).second) few.push_back(std::move(other));
+  return few;
+}
+
+}  // namespace
 
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count) {
@@ -582,25 +644,8 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     else
       others.push_back(std::move(choice));
   }
-  // Vectors, where the best one has one to vary.
   const Choice best = Chooser::with(*priced, *all.front().second);
-  if (has_vector(best)) {
-    const plan::PerRound& vector = innermost(best).variant().per_round;
-    const std::uint32_t last = vector.back();
-    for (const std::uint32_t entry : {last - 1, last + 1}) {
-      plan::PerRound neighbour = vector;
-      neighbour.back() = entry;
-      if (entry == 0) neighbour.pop_back();
-      if (neighbour.empty()) continue;
-      if (std::optional<Choice> choice = asked_for(best, neighbour, request, topology, knowledge))
-        add(std::move(*choice));
-    }
-    const std::vector<Choice> uniform = with_uniform_vectors(best, request, topology, knowledge);
-    const auto least_uniform = std::min_element(
-        uniform.begin(), uniform.end(),
-        [](const Choice& left, const Choice& right) { return left.cost() < right.cost(); });
-    if (least_uniform != uniform.end()) add(*least_uniform);
-  }
+  for (Choice& choice : beside(best, request, topology, knowledge)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);
@@ -666,6 +711,14 @@ plan::Picoseconds Choice::predicted() const {
   // A choice by name was compared with nothing; among others it might be followed.
   if (follows_alone_ &&
       messages_followed(query(), *row_, variant_, first_plan()) <= messages_followed_max)
+    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
+  return cost();
+}
+
+plan::Picoseconds Choice::expected(std::size_t messages_max) const {
+  if (row_->cost == nullptr) return 0;
+  if (time_) return *time_;
+  if (messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
     return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
   return cost();
 }

@@ -27,6 +27,10 @@ class Choice {
   /// What corrections multiply: the time of its events where choose() follows them, else cost().  0
   /// where it has no price.
   plan::Picoseconds predicted() const;
+  /// What a finding is compared with: the time of its events if these are not too many, else
+  /// cost().  So findings tell how far the model is off, and not how far a price is off the model,
+  /// which is another thing where choose() follows the events, and for other shapes.
+  plan::Picoseconds expected(std::size_t messages_max) const;
 
   /// What it is for.  Lives as long as the choice.
   Query query() const noexcept { return {request_, topology_, network_}; }
@@ -92,9 +96,10 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
 /// What may be worth a race: what choose() takes first, then the cheapest of other families by
-/// price, the neighbours of the best vector (one message more or less in the last round), and the
-/// best vector with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015).  At most `count`,
-/// without duplicates; each can be asked for by its name().
+/// price, and the cheapest few beside the best one: its vector with one message more or less in the
+/// last round, those with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015), and its
+/// tree with the next latencies.  At most `count`, without duplicates; each can be asked for by its
+/// name().
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 

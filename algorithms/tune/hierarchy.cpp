@@ -1,6 +1,7 @@
 #include "tune/hierarchy.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <map>
 #include <memory>
@@ -277,6 +278,9 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
       (!query.topology.shares_cpus || query.request.bytes() >= cut_again_from_bytes);
   if (!may_be_cut) return;
   inner.is_undivided = inner.one_value_only = false;
+  // None of them has fewer parts, so that with thousands of ranks no plan is built to be refused.
+  const std::uint32_t parts_min = std::bit_floor(nodes.rank_count);
+  if (!has_room_for_pieces(query, lane_count, parts_min)) return;
   for (const Algorithm algorithm :
        {Algorithm::chunked_fold, Algorithm::canonical_halving, Algorithm::circulant}) {
     inner.algorithm = algorithm;
@@ -292,6 +296,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
     const auto divided = std::make_shared<const Choice>(std::move(*chosen));
     before.try_emplace(algorithm, divided);
     const plan::Plan& plan = divided->first_plan();
+    assert(plan.parts >= parts_min);
     if (!is_possible(query, lane_count, *divided, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
     for (const std::uint32_t sub_blocks : {2u, 4u})
@@ -331,11 +336,6 @@ plan::PerRound rounds_across(std::uint32_t node_count, std::uint32_t messages_ma
   return rounds;
 }
 
-/// The price of lanes in turns is what they take.  Prices of other lanes are up to a tenth too low:
-/// lanes/circulant takes 1.11 of its price for 1 MiB of 32 nodes of 8 ranks (FDR).  A twelfth less
-/// makes them comparable.
-constexpr std::uint64_t turns_discount = 12;
-
 /// A plan without steps, of which the numbers of parts, payloads and registers are set.
 plan::Plan sizes_of_turns(const Query& query, const plan::LaneTurns& shape) {
   const plan::LaneTurnsExtent extent = plan::lane_turns_extent(shape, query.topology.counts());
@@ -371,10 +371,9 @@ plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
   const std::uint64_t priced = priced_bytes(bytes);
   const plan::Picoseconds time = plan::lane_turns_time(shape, query.topology.counts(),
                                                        query.network, std::min(priced, at_a_time));
-  const std::uint64_t whole =
-      priced <= at_a_time ? static_cast<std::uint64_t>(time)
-                          : static_cast<std::uint64_t>(time) / 1000 * priced / at_a_time * 1000;
-  return static_cast<plan::Picoseconds>(whole - whole / turns_discount);
+  if (priced <= at_a_time) return time;
+  return static_cast<plan::Picoseconds>(static_cast<std::uint64_t>(time) / 1000 * priced /
+                                        at_a_time * 1000);
 }
 
 /// Lanes that go in turns, with the number of turns and the rounds of the least price.
@@ -447,6 +446,14 @@ std::vector<Variant> across_groups(const Query& query) {
   return variants;
 }
 
+/// The messages with a payload that rank 0 sends, about as many as any other does; per_round may be
+/// several times as many.
+plan::Picoseconds payloads_sent(const plan::Plan& plan) {
+  return std::count_if(plan.steps.begin(), plan.steps.end(), [](const plan::Step& step) {
+    return step.action == plan::Action::put && step.payloads > 0;
+  });
+}
+
 /// The schedule across is priced with a lane's share of the port.  Of what a rank does in its node,
 /// that of the busiest is counted, which is of a lane if all are.
 template <Hierarchy hierarchy>
@@ -494,8 +501,7 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   // after those of the one before.  Messages of other nodes take time of the rank, too.
   const plan::LogGP network = share_of_port(query.network.between, variant.lane_count);
   const std::uint64_t piece_bytes = lane_bytes / plan.parts;
-  const Picoseconds messages =  // in either direction
-      std::accumulate(plan.per_round.begin(), plan.per_round.end(), Picoseconds{0}) / 2;
+  const Picoseconds messages = payloads_sent(plan) / 2;  // in either direction
   const Picoseconds combined = network.receive_overhead + network.work_time(piece_bytes);
   const Picoseconds taken_in = messages * combined, heard = messages * network.receive_overhead;
   const Picoseconds there = std::max(messages * network.port_time(piece_bytes), taken_in);
@@ -508,9 +514,17 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
     return waits + hops + std::max(in + taken_in, there + in / pieces) +
            std::max(back + out / pieces, before_last_lane + out);
   }
-  return waits + hops +
-         std::max(there + back + 3 * (in + out) / (2 * pieces),
-                  in + out + taken_in + heard + (there + back) / (4 * sub_blocks));
+  // What takes longer does not hide all of the other, however short the pieces are.
+  const Picoseconds port = there + back, rank = in + out + taken_in + heard;
+  const Picoseconds cost =
+      waits + hops +
+      std::max(port + std::max(3 * (in + out) / (2 * pieces), rank / 5), rank + port * 3 / 10);
+  // Who gets many messages from one rank gives answers, which that rank waits for: with 2^k nodes
+  // all do so in the same rounds, and 64 nodes take 1.15 of what these prices are for 32 and less.
+  const bool waits_for_answers = variant.across->row().algorithm == Algorithm::canonical_halving &&
+                                 plan.line_slot_count > 0 &&
+                                 std::has_single_bit(topology.node_count());
+  return waits_for_answers ? cost + cost / 8 : cost;
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,

@@ -42,5 +42,7 @@ std::size_t messages_followed(const Query& query, const Row& row, const Variant&
 
 /// All that one choice may follow, together: it takes a few milliseconds at most.
 inline constexpr std::size_t messages_followed_max = 4096;
+/// All that one candidate of a race may follow: up to about 100 ms, less than a race takes.
+inline constexpr std::size_t messages_of_finding_max = 32 * messages_followed_max;
 
 }  // namespace tutti::tune

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <tutti/detail/enumerators.hpp>
 
 #include "tune/choose.hpp"
@@ -140,6 +141,37 @@ TEST(Prices, of_whole_payloads_in_lanes_are_what_they_take) {
         }
         EXPECT_GT(seen, 0u) << preset << ' ' << nodes << ' ' << bytes;
       }
+}
+
+// Where network and memory take about as long, shorter pieces do not hide one behind the other; and
+// of halvings among other numbers than powers of two, a rank sends no more than the most of each
+// round together.
+TEST(Prices, of_parts_in_lanes_are_about_what_they_take) {
+  for (const auto& [preset, nodes, ranks, bytes] : {std::tuple{"roce25", 9u, 4u, 64u << 10},
+                                                    {"fdr", 8u, 8u, 1u << 20},
+                                                    {"qdr", 24u, 8u, 64u << 10},
+                                                    {"edr", 14u, 8u, 64u << 10},
+                                                    {"fdr", 12u, 4u, 64u << 10}}) {
+    const plan::Network network = machine_preset(preset).network();
+    const Topology topology = topology_of(nodes, ranks);
+    const CollectiveRequest request = request_of(Collective::allreduce, bytes);
+    std::size_t seen = 0;
+    for (const Choice& rival : rivals(request, topology, network)) {
+      const Variant& variant = rival.variant();
+      const bool is_in_turns = variant.turns > 0;
+      if (variant.across && variant.across->row().algorithm == Algorithm::chunked_fold) continue;
+      if (!is_in_turns && (!variant.across || 2 * variant.lane_count < ranks ||
+                           variant.across->first_plan().parts == 1 || variant.group_size > 0))
+        continue;
+      const plan::Picoseconds time =
+          plan_time({request, topology, network}, [&](Rank self) { return rival.plan(self); });
+      const double quotient = static_cast<double>(time) / static_cast<double>(rival.cost());
+      EXPECT_GE(quotient, 0.85) << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
+      EXPECT_LE(quotient, 1.15) << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
+      ++seen;
+    }
+    EXPECT_GT(seen, 1u) << preset << ' ' << nodes << ' ' << bytes;
+  }
 }
 
 }  // namespace
