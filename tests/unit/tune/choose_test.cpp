@@ -170,9 +170,9 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   asked.node_of = dealt;
   EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
   asked.element_count = 1 << 11;
-  EXPECT_EQ(taken(asked), "lanes/circulant");
+  EXPECT_EQ(taken(asked), "lanes/chunked_fold");
   asked.agreement = Agreement::relaxed;
-  EXPECT_EQ(taken(asked), "lanes/circulant");
+  EXPECT_EQ(taken(asked), "lanes/chunked_fold");
   asked.element_count = 1 << 16;
   EXPECT_EQ(taken(asked), "lanes/turns") << "the part of a lane is worth cutting again";
   asked.across = Across::flat;
