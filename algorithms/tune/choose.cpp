@@ -584,11 +584,11 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     const plan::PerRound& vector = innermost(best).variant().per_round;
     const std::uint32_t last = vector.back();
     for (const std::uint32_t entry : {last - 1, last + 1}) {
-      plan::PerRound neighbour = vector;
-      neighbour.back() = entry;
-      if (entry == 0) neighbour.pop_back();
-      if (neighbour.empty()) continue;
-      if (std::optional<Choice> choice = asked_for(best, neighbour, request, topology, knowledge))
+      plan::PerRound close = vector;
+      close.back() = entry;
+      if (entry == 0) close.pop_back();
+      if (close.empty()) continue;
+      if (std::optional<Choice> choice = asked_for(best, close, request, topology, knowledge))
         add(std::move(*choice));
     }
     const std::vector<Choice> uniform = with_uniform_vectors(best, request, topology, knowledge);

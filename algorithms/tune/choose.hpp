@@ -92,9 +92,9 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
 /// What may be worth a race: what choose() takes first, then the cheapest of other families by
-/// price, the neighbours of the best vector (one message more or less in the last round), and the
-/// best vector with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015).  At most `count`,
-/// without duplicates; each can be asked for by its name().
+/// price, those by vectors close to the best one (one message more or less in the last round), and
+/// the best vector with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015).  At most
+/// `count`, without duplicates; each can be asked for by its name().
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 
