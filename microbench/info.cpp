@@ -42,7 +42,7 @@ namespace {
 /// The inline size that the device grants where the library asks for its usual one.
 std::string inline_text(const verbs::Port& port) {
   const verbs::Driver& driver = port.driver();
-  const verbs::DomainHandle domain(driver.alloc_pd(port.device.get()), {&driver});
+  const verbs::ProtectionDomainHandle domain(driver.alloc_pd(port.device.get()), {&driver});
   if (!domain) return fmt::format("unknown: alloc_pd: {}", std::strerror(errno));
   const verbs::CompletionQueueHandle queue(
       driver.create_cq(port.device.get(), 64, nullptr, nullptr, 0), {&driver});
