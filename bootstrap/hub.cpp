@@ -35,8 +35,8 @@ using wire::FrameType;
 constexpr Timeout greeting_timeout = 5s;
 // A refused client needs one round trip to read the reason.
 constexpr Timeout closing_timeout = 1s;
-// How long the hub waits for rank 0's last messages before all have met, and for the last frames to
-// arrive.
+// How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
+// sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
 // While descriptors are short, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;

@@ -42,7 +42,7 @@ namespace {
 /// The inline size that the device grants where the library asks for its usual one.
 std::string inline_text(const verbs::Port& port) {
   const verbs::Driver& driver = port.driver();
-  const verbs::DomainHandle domain(driver.alloc_pd(port.device.get()), {&driver});
+  const verbs::ProtectionDomainHandle domain(driver.alloc_pd(port.device.get()), {&driver});
   if (!domain) return fmt::format("unknown: alloc_pd: {}", std::strerror(errno));
   const verbs::CompletionQueueHandle queue(
       driver.create_cq(port.device.get(), 64, nullptr, nullptr, 0), {&driver});
@@ -277,7 +277,7 @@ InfoSection nodes(const runtime::ContextSettings& settings) {
   return section;
 }
 
-/// Forks two ranks of a node, each with a window, which measure what copies between them cost.
+/// Forks two ranks of a node, each with mapped memory, which measure what copies between them cost.
 std::optional<shm::CopyCosts> copy_costs(const runtime::ContextSettings& settings) {
   struct Told {
     bool is_measured;
@@ -285,22 +285,22 @@ std::optional<shm::CopyCosts> copy_costs(const runtime::ContextSettings& setting
   };
   const std::size_t blocks_bytes =
       std::max(shm::costs_chunk_bytes, runtime::staging_bytes(settings.arena_bytes));
-  const std::size_t window_bytes = shm::costs_page_bytes + blocks_bytes;
+  const std::size_t mapping_bytes = shm::costs_page_bytes + blocks_bytes;
   const auto shared = [](std::size_t bytes) {
     return detail::Mapping(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
                            bytes);
   };
-  const detail::Mapping windows[2] = {shared(window_bytes), shared(window_bytes)};
+  const detail::Mapping mappings[2] = {shared(mapping_bytes), shared(mapping_bytes)};
   const detail::Mapping answer = shared(sizeof(Told));
-  if (!windows[0] || !windows[1] || !answer) return std::nullopt;
+  if (!mappings[0] || !mappings[1] || !answer) return std::nullopt;
   const auto one_rank = [&](Exchange& exchange) {
     const std::size_t self = index_of(exchange.self());
     if (const std::vector<unsigned> cpus = allowed_cpus().list(); cpus.size() >= 2)
       static_cast<void>(bind_to(cpus[self]));
     // A fork does not take along which pages of shared memory are mapped.
-    const auto* const theirs = static_cast<const volatile std::byte*>(windows[1 - self].data());
-    for (std::size_t at = 0; at < window_bytes; at += shm::costs_page_bytes)
+    const auto* const theirs = static_cast<const volatile std::byte*>(mappings[1 - self].data());
+    for (std::size_t at = 0; at < mapping_bytes; at += shm::costs_page_bytes)
       static_cast<void>(theirs[at]);
     const auto process = static_cast<std::int32_t>(::getpid());
     std::int32_t processes[2] = {};
@@ -309,15 +309,15 @@ std::optional<shm::CopyCosts> copy_costs(const runtime::ContextSettings& setting
     // Both have forked from one process, so the other one's block lies at the same address here.
     const shm::CopyProbe probe{
         .id = std::uint64_t{1} << 16,
-        .mine = shm::board_of(windows[self].data()),
-        .theirs = shm::board_of(windows[1 - self].data()),
-        .blocks = std::span(windows[self].data() + shm::costs_page_bytes, blocks_bytes),
+        .mine = shm::board_of(mappings[self].data()),
+        .theirs = shm::board_of(mappings[1 - self].data()),
+        .blocks = std::span(mappings[self].data() + shm::costs_page_bytes, blocks_bytes),
         .their_block_at = [](std::uint64_t address) {
           return reinterpret_cast<const std::byte*>(address);
         }};
     const shm::CopyOutcome outcome =
         self == 0 ? shm::measure_copies_as_leader(
-                        probe, processes[1], reinterpret_cast<std::uint64_t>(windows[1].data()))
+                        probe, processes[1], reinterpret_cast<std::uint64_t>(mappings[1].data()))
                   : shm::measure_copies_as_partner(probe);
     if (outcome.costs) new (answer.data()) Told{true, *outcome.costs};
     exchange.barrier(std::chrono::seconds(5));  // its memory stays mapped until it has been read

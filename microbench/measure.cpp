@@ -120,8 +120,8 @@ std::size_t iterations_default(std::size_t bytes, bool oversubscribed) noexcept 
   return 4000;
 }
 
-Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
-                      bool oversubscribed) {
+CommonEffort common_effort_for(std::optional<std::size_t> iterations, std::size_t warmup,
+                               bool oversubscribed) {
   constexpr std::size_t blocks_default = 2 * blocks_min;
   std::size_t blocks = oversubscribed ? blocks_min : blocks_default;
   if (iterations) blocks = std::clamp<std::size_t>(*iterations / block_calls_min, 1, blocks);
@@ -129,9 +129,9 @@ Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
 }
 
 Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,
-                  const Schedule& schedule) {
+                  const CommonEffort& common) {
   const std::size_t calls = iterations.value_or(iterations_default(bytes, oversubscribed));
-  const std::size_t per_block = std::max<std::size_t>(calls / schedule.blocks, 1);
+  const std::size_t per_block = std::max<std::size_t>(calls / common.blocks, 1);
   const std::size_t batch = std::min(batch_for(bytes), per_block);
   const std::size_t block_calls = rounded_up(per_block, batch);
   return {.batch = batch,
@@ -139,7 +139,7 @@ Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool
           .single_calls = std::max<std::size_t>(block_calls / 4, 1)};
 }
 
-void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer,
+void measure(std::span<Contestant> contestants, const CommonEffort& common, const Timer& timer,
              Exchange& exchange) {
   Run run(timer, exchange);
   for (Contestant& contestant : contestants) {
@@ -147,13 +147,13 @@ void measure(std::span<Contestant> contestants, const Schedule& schedule, const 
     Samples& samples = contestant.samples;
     const Effort& effort = contestant.effort;
     const std::size_t batch = contestant.subject->root() ? 1 : effort.batch;
-    samples.batches.reserve(schedule.blocks * effort.block_calls / batch);
-    samples.singles.reserve(schedule.blocks * effort.single_calls);
+    samples.batches.reserve(common.blocks * effort.block_calls / batch);
+    samples.singles.reserve(common.blocks * effort.single_calls);
     const Alarm alarm;
     contestant.subject->synchronise();
-    contestant.subject->run(schedule.warmup);
+    contestant.subject->run(common.warmup);
   }
-  for (std::size_t block = 0; block < schedule.blocks; ++block) {
+  for (std::size_t block = 0; block < common.blocks; ++block) {
     for (Contestant& contestant : contestants) {
       const Alarm alarm;
       Samples& samples = contestant.samples;
@@ -163,7 +163,7 @@ void measure(std::span<Contestant> contestants, const Schedule& schedule, const 
       samples.block_medians.push_back(median(std::span(samples.batches).subspan(before)));
     }
   }
-  for (std::size_t block = 0; block < schedule.blocks; ++block) {
+  for (std::size_t block = 0; block < common.blocks; ++block) {
     for (Contestant& contestant : contestants) {
       const Alarm alarm;
       run.sample(*contestant.subject, contestant.effort.single_calls, 1,

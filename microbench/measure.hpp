@@ -31,7 +31,7 @@ struct Effort {
 };
 
 /// What all subjects of a run have in common.
-struct Schedule {
+struct CommonEffort {
   std::size_t blocks = 1;
   std::size_t warmup = 0;  // untimed calls of every subject before its first block
 };
@@ -43,10 +43,10 @@ inline constexpr std::size_t blocks_min = 10;  // unless --iterations asks for f
 std::size_t iterations_default(std::size_t bytes, bool oversubscribed) noexcept;
 
 /// `iterations` as given on the command line; nothing: the default.
-Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
-                      bool oversubscribed);
+CommonEffort common_effort_for(std::optional<std::size_t> iterations, std::size_t warmup,
+                               bool oversubscribed);
 Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,
-                  const Schedule& schedule);
+                  const CommonEffort& common);
 
 /// Nanoseconds per call.
 struct Samples {
@@ -63,7 +63,7 @@ struct Contestant {
 
 /// Collective over `exchange`.  Samples all contestants, in the order given within each block.
 /// Throws RunFailed, Error.
-void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer,
+void measure(std::span<Contestant> contestants, const CommonEffort& common, const Timer& timer,
              Exchange& exchange);
 
 /// One batch of `calls`, after an untimed one: nanoseconds a call on the slowest rank, which is the

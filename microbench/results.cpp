@@ -132,7 +132,7 @@ Row row_of(const Findings& findings, const Result& result) {
   row.ranks = findings.launch.exchange.rank_count();
   row.nodes = findings.communicator.node_count();
   row.seed = options.seed;
-  row.iterations = findings.schedule.blocks * result.effort.block_calls;
+  row.iterations = findings.common_effort.blocks * result.effort.block_calls;
   row.min_ns = smallest(samples.batches);
   row.median_ns = median(samples.batches);
   row.p99_ns = percentile(samples.singles, 99);
@@ -207,7 +207,7 @@ void fill_header(Report& report, const Findings& findings) {
     add("samples",
         fmt::format("{} alternating blocks; {} calls in batches of {} in each block of the "
                     "first row",
-                    findings.schedule.blocks, first.block_calls, first.batch));
+                    findings.common_effort.blocks, first.block_calls, first.batch));
   }
   const bool reduces =
       std::any_of(findings.results.begin(), findings.results.end(),
@@ -226,7 +226,7 @@ void fill_ratios(Report& report, const Findings& findings) {
   const auto add = [&](std::string what, const Samples& above, const Samples& below) {
     report.ratios.push_back({.what = std::move(what),
                              .median = median_ratio(above.block_medians, below.block_medians),
-                             .blocks = findings.schedule.blocks});
+                             .blocks = findings.common_effort.blocks});
   };
   // Ways of one collective and size follow each other.
   const Result* first = nullptr;

@@ -33,7 +33,7 @@ struct Findings {
   const Context& context;
   const Communicator& communicator;
   const Timer& timer;
-  Schedule schedule;
+  CommonEffort common_effort;
   std::vector<Result> results;
 };
 

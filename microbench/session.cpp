@@ -132,11 +132,12 @@ void fill_overlaps(Result& result, const Samples& alone, const Samples& both, Ex
 }
 
 std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& exchange,
-                                bool oversubscribed, const Schedule& schedule, const Timer& timer) {
+                                bool oversubscribed, const CommonEffort& common,
+                                const Timer& timer) {
   if (options.virtual_time) return measure_all_virtually(cases, options, exchange);
   std::vector<Contestant> contestants;
   for (const Case& one : cases.all()) {
-    const Effort effort = effort_for(one.bytes, options.iterations, oversubscribed, schedule);
+    const Effort effort = effort_for(one.bytes, options.iterations, oversubscribed, common);
     contestants.push_back({.subject = one.subject.get(), .effort = effort});
     if (one.mpi) contestants.push_back({.subject = one.mpi.get(), .effort = effort});
     if (!one.overlap) continue;
@@ -144,7 +145,7 @@ std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& 
     contestants.push_back({.subject = &one.overlap->alone, .effort = effort});
     contestants.push_back({.subject = &one.overlap->beside, .effort = effort});
   }
-  measure(contestants, schedule, timer, exchange);
+  measure(contestants, common, timer, exchange);
   std::vector<Result> results;
   std::size_t next = 0;
   for (const Case& one : cases.all()) {
@@ -212,9 +213,10 @@ int run_session(const Options& options, const Launch& launch) {
   const std::string device = cases.context().device_name();
   refuse_fabric_of_real_device(options, device, device.starts_with("soft"));
   Expected expected(options, cases, placement, exchange);
-  const Schedule schedule = options.virtual_time ? Schedule{}
-                                                 : schedule_for(options.iterations, options.warmup,
-                                                                placement.oversubscribed);
+  const CommonEffort common =
+      options.virtual_time
+          ? CommonEffort{}
+          : common_effort_for(options.iterations, options.warmup, placement.oversubscribed);
   Findings findings{
       .options = options,
       .launch = launch,
@@ -222,13 +224,13 @@ int run_session(const Options& options, const Launch& launch) {
       .context = cases.context(),
       .communicator = cases.communicator(),
       .timer = timer,
-      .schedule = schedule,
-      .results = measure_all(cases, options, exchange, placement.oversubscribed, schedule, timer)};
+      .common_effort = common,
+      .results = measure_all(cases, options, exchange, placement.oversubscribed, common, timer)};
   std::size_t tries = 1;
   while (!expected.judge(findings.results) && options.tripwire && tries < tripwire_tries) {
     ++tries;
     findings.results =
-        measure_all(cases, options, exchange, placement.oversubscribed, schedule, timer);
+        measure_all(cases, options, exchange, placement.oversubscribed, common, timer);
   }
   for (std::size_t i = 0; i < findings.results.size(); ++i)
     findings.results[i].outcome = check(cases.all()[i], options, exchange, placement);

@@ -100,7 +100,7 @@ class Station {
   void post(End& end, const Put& what, bool signaled);
 
   verbs::Port port_;
-  verbs::DomainHandle domain_;
+  verbs::ProtectionDomainHandle domain_;
   std::unique_ptr<verbs::Arena> arena_;
   std::byte* source_ = nullptr;
   std::byte* target_ = nullptr;

@@ -268,7 +268,7 @@ class TuneRun {
                           .time = std::chrono::duration_cast<Timeout>(most)});
   }
 
-  /// What these ranks cannot measure is one remark.
+  /// Says each remark in a line of its own, but in one line all that these ranks cannot measure.
   void say(const std::vector<std::string>& remarks) {
     constexpr std::string_view no_samples = " could not be told: there are no samples";
     std::vector<std::string> missing;

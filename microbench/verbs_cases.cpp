@@ -262,7 +262,7 @@ class ConnectionSetUp final : public VerbsSubject {
   std::string device_;
   Rank partner_;
   std::optional<verbs::Port> port_;
-  verbs::DomainHandle domain_;
+  verbs::ProtectionDomainHandle domain_;
   verbs::CompletionQueueHandle queue_;
 };
 

@@ -124,7 +124,7 @@ class Wimm final : public Subject {
   }
 
   verbs::Port port_;
-  verbs::DomainHandle domain_;
+  verbs::ProtectionDomainHandle domain_;
   verbs::Arena arena_;
   verbs::CompletionQueueHandle completions_;
   verbs::QueuePair pair_;

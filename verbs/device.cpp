@@ -125,8 +125,8 @@ Port open_port(const std::string& request) {
   return open_port(std::move(ports[*choice.chosen]), std::move(choice.reason));
 }
 
-DomainHandle make_domain(const Port& port) {
-  DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+ProtectionDomainHandle make_domain(const Port& port) {
+  ProtectionDomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
   if (!domain)
     throw Error(ErrorCode::system, "alloc_pd on " + port.name() + ": " + std::strerror(errno),
                 errno);

@@ -49,6 +49,6 @@ Port open_port(const std::string& request);
 Port open_port(PortDescription chosen, std::string reason);
 
 /// Makes a protection domain of the port's device.  Throws Error.
-DomainHandle make_domain(const Port& port);
+ProtectionDomainHandle make_domain(const Port& port);
 
 }  // namespace tutti::verbs

@@ -26,7 +26,7 @@ template <class T, int (*Driver::*destroy)(T*)>
 using Handle = std::unique_ptr<T, Destroy<T, destroy>>;
 
 using DeviceHandle = Handle<ibv_context, &Driver::close_device>;
-using DomainHandle = Handle<ibv_pd, &Driver::dealloc_pd>;
+using ProtectionDomainHandle = Handle<ibv_pd, &Driver::dealloc_pd>;
 using RegionHandle = Handle<ibv_mr, &Driver::dereg_mr>;
 using CompletionChannelHandle = Handle<ibv_comp_channel, &Driver::destroy_comp_channel>;
 using CompletionQueueHandle = Handle<ibv_cq, &Driver::destroy_cq>;

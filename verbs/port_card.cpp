@@ -34,7 +34,8 @@ std::string infiniband_of(std::uint64_t subnet) {
   return text;
 }
 
-/// Why no port has such a card: it was garbled on the way, or the device is at fault; else empty.
+/// What is impossible in this card, which was garbled on the way or comes from a faulty device;
+/// empty if nothing is.
 std::string fault_of(const PortCard& card) {
   if (card.path_mtu < IBV_MTU_256 || card.path_mtu > IBV_MTU_4096)
     return "path MTU code " + std::to_string(card.path_mtu) + " (expected " +

@@ -191,7 +191,7 @@ class VerbsFabric {
   void raise(Connection& connection, std::uint32_t immediate) noexcept;
 
   Port port_;
-  DomainHandle domain_;
+  ProtectionDomainHandle domain_;
   Arena arena_;
   Connections connections_;
   std::vector<VerbsChannel*> channels_;  // by id; null: free, and what comes is dropped

@@ -197,9 +197,9 @@ class Making {
   struct LaidOut {
     std::vector<Part> of_rank;
     std::size_t longest_bytes;                // of all ranks
-    std::vector<std::size_t> passing = {};    // how long each is, where it may pass through this
-                                              // rank
-    std::vector<std::size_t> differing = {};  // how long each is, of an allgatherv
+    std::vector<std::size_t> passing = {};    // bytes of each block, if others' may pass through
+                                              // this rank; else empty
+    std::vector<std::size_t> differing = {};  // bytes of each block of an allgatherv; else empty
   };
 
   Making(Communicator& communicator, const char* collective, tune::Collective chooses_as,

@@ -112,7 +112,7 @@ struct LentMemory {
 
 /// One side of what two ranks of a node measure together.
 std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
-                                             const runtime::NeighbourWindow& theirs,
+                                             const runtime::NeighbourMapping& theirs,
                                              std::uint64_t communicator, bool leads, bool copies,
                                              LentMemory& lent) try {
   // What a probe finds depends on the machine, which virtual time does not.
@@ -174,7 +174,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
       .cpus = detail::allowed_cpus(),
       .neighbour = {.host = bootstrap::host_identity(),
                     .domain = bootstrap::domain_of(detail::allowed_cpus()).name(),
-                    .window = context.window.card(),
+                    .mapping = context.offered.card(),
                     .sleeper = context.sleeper ? context.sleeper->descriptor()
                                                : runtime::NeighbourCard::no_sleeper},
       .port = runtime::port_card_of(context.fabric.port(), context.settings),
@@ -248,7 +248,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
           gather(call, mine, everybodys);
           return everybodys;
         },
-        [&](const runtime::NeighbourWindow& theirs, bool leads, bool copies) {
+        [&](const runtime::NeighbourMapping& theirs, bool leads, bool copies) {
           return measure_copies(context, theirs, made_id, leads, copies, lent);
         });
   }

@@ -73,7 +73,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
 
   /// Whether messages to and from that rank go through shared memory.
   bool is_neighbour(Rank rank) const noexcept {
-    return neighbours.windows[index_of(rank)].mapping != nullptr;
+    return neighbours.mappings[index_of(rank)].mapping != nullptr;
   }
   /// Makes a connection to a rank of another node, which is not connected yet, unless there is one
   /// that its peer has not closed.  Throws Error.

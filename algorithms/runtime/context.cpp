@@ -38,7 +38,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                               .count_max = settings.connections_max,
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block}}),
-      window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
+      offered(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
       clock(fabric.port().driver().clock()),
       found_table(runtime::find_table(settings, fabric.port())) {
   fabric.learn(runtime::found_placement(found_table));
@@ -65,7 +65,7 @@ Context::Implementation::~Implementation() {
 }
 
 const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
-                                                       const runtime::NeighbourWindow& theirs) {
+                                                       const runtime::NeighbourMapping& theirs) {
   const auto known = neighbour_arenas.find(process);
   if (known != neighbour_arenas.end()) return *known->second.region;
   // The software device lets peers map a file of which whoever registers it has a descriptor.

@@ -38,7 +38,7 @@ struct TUTTI_HIDDEN Context::Implementation {
   runtime::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
-  shm::OfferedMapping window;                    // the arena, for the ranks of this node
+  shm::OfferedMapping offered;                   // the arena, for the ranks of this node
   std::optional<shm::StagingRing> staging_ring;  // at the begin of the arena; if that is not small
   std::optional<shm::Sleeper> sleeper;           // with WaitPolicy::block, unless time is simulated
   shm::Wakers wakers;                            // of neighbours that sleep
@@ -66,7 +66,7 @@ struct TUTTI_HIDDEN Context::Implementation {
   bool has_failed = false;  // a communicator of it: no orderly end
 
   /// Registers it, once.  Throws Error.
-  const ibv_mr& neighbour_arena(std::uint64_t process, const runtime::NeighbourWindow& theirs);
+  const ibv_mr& neighbour_arena(std::uint64_t process, const runtime::NeighbourMapping& theirs);
   /// In a forked child: marks every communicator as failed, in this process only.  Touches neither
   /// the device nor memory that is shared.
   void disown_slow() noexcept;

@@ -43,19 +43,20 @@ void add_once(std::vector<T>& all, T one) {
 void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Places& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
-  const NeighbourWindow& window = operation.communicator.neighbours.windows[index_of(step.peer)];
+  const NeighbourMapping& neighbour =
+      operation.communicator.neighbours.mappings[index_of(step.peer)];
   const shm::Travel travel = travel_of(operation, step);
   for (std::uint32_t parity = 0; parity < 2; ++parity) {
     const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
     std::byte* const slot =
-        window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
+        neighbour.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
     const std::byte* from =
         step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
                           : memory.partials[parity] + operation.execution.offset_of(step.from);
     std::size_t bytes = operation.execution.bytes_of(step);
     std::byte* remote = slot;
     if (travel == shm::Travel::answers)
-      remote = window.at(
+      remote = neighbour.at(
           theirs.slots[parity] +
               offset_of_partial(operation, plan::answer_in(operation.plan, step.slot)->partial),
           memory.register_bytes);
@@ -77,8 +78,8 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
          .bytes = bytes,
          .message_bytes = step.into_target ? 0 : operation.execution.bytes_of(step)});
   }
-  if (window.waker) {
-    operation.channel.node.wake_by(put, *window.waker);
+  if (neighbour.waker) {
+    operation.channel.node.wake_by(put, *neighbour.waker);
     operation.wakes_readers = true;
     if (!operation.stale()) operation.calls.emplace<Operation::Implementation::OtherPlanCalls>();
   }
@@ -245,7 +246,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
             offset_of_partial(operation, plan::answer_in(operation.plan, step.slot)->partial);
     if (travel != shm::Travel::stays) continue;
     const std::size_t bytes = operation.execution.bytes_of(step);
-    const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+    const NeighbourMapping& neighbour = communicator.neighbours.mappings[index_of(step.peer)];
     const bool is_told = places[index_of(step.peer)].tells_places;
     for (std::size_t parity = 0; parity < 2; ++parity) {
       std::byte* const slot = memory.slots[parity] + memory.offset_of_slot(step.slot);
@@ -257,19 +258,19 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
       }
       std::uint64_t place = 0;
       std::memcpy(&place, slot, sizeof place);
-      memory.in_place[parity][step.slot] = window.at(place, bytes);
+      memory.in_place[parity][step.slot] = neighbour.at(place, bytes);
     }
     if (is_told) {
       Staging::Sender& sender = operation.staging->senders[step.slot];
-      sender.address = window.card.address;
-      sender.mapping = window.mapping->data();
-      sender.mapping_bytes = window.mapping->size();
+      sender.address = neighbour.card.address;
+      sender.mapping = neighbour.mapping->data();
+      sender.mapping_bytes = neighbour.mapping->size();
     }
     const std::uint64_t word =
         reader_words(communicator, places[index_of(step.peer)].finished)
             .of_reader(local_rank_of(communicator, communicator.exchange.self()));
     add_once(operation.is_read_here,
-             reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
+             reinterpret_cast<shm::SequenceWord*>(neighbour.at(word, sizeof(shm::SequenceWord))));
   }
   // Once more: some operands are elsewhere now.  Takes no more memory.
   if (!operation.stale() && !operation.staging && !memory.in_place[0].empty())
@@ -299,15 +300,15 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Plac
             shm::word_of(memory.slots[parity] + memory.offset_of_slot(step.slot),
                          memory.bytes_of_slot(step.slot)));
       if (step.by_reference) {
-        const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+        const NeighbourMapping& neighbour = communicator.neighbours.mappings[index_of(step.peer)];
         const std::uint64_t withdrawn =
             reader_words(communicator, places[index_of(step.peer)].finished).withdrawn();
         operation.channel.node.read_from(
-            step.slot, {.process = window.reader(),
-                        .mapping = {window.mapping->data(), window.mapping->size()},
-                        .address = window.card.address,
+            step.slot, {.process = neighbour.reader(),
+                        .mapping = {neighbour.mapping->data(), neighbour.mapping->size()},
+                        .address = neighbour.card.address,
                         .withdrawn = reinterpret_cast<shm::SequenceWord*>(
-                            window.at(withdrawn, sizeof(shm::SequenceWord)))});
+                            neighbour.at(withdrawn, sizeof(shm::SequenceWord)))});
       }
     } else if (is_arrival(step) && travels_as_line(operation, step)) {
       await_lines(operation, step);

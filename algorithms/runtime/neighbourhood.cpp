@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::uint64_t placement_seed = 1;  // of Placement::random
 
-/// What a rank tells the others after it has tried to map their windows.
+/// What a rank tells the others after it has tried to map their memory.
 struct Report {
   std::vector<bool> out_of_reach;  // by rank
-  bool reads_peers = true;         // of this node, also what is not in their windows
+  bool reads_peers = true;         // of this node, also what they do not offer
   std::string reason;              // of the first of these
   std::optional<shm::CopyCosts> costs = {};
 
@@ -52,7 +52,8 @@ bool reads(shm::PeerProcess process) {
          0;
 }
 
-/// Maps the windows of this rank's node; `may_read`: tries also whether all memory can be read.
+/// Maps the memory of the ranks of this node; `may_read`: tries also whether all memory can be
+/// read.
 Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const NeighbourCard> cards,
                       shm::Wakers& wakers, bool may_read) {
   Report report{.out_of_reach = std::vector<bool>(cards.size()), .reason = {}};
@@ -64,16 +65,16 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
       reason = "is on another host, or in another namespace (IPC, UTS or process ids)";
     } else {
       try {
-        all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
-                             .card = cards[rank].window};
+        all.mappings[rank] = {.mapping = shm::map_offered(cards[rank].mapping),
+                              .card = cards[rank].mapping};
         if (cards[rank].sleeper != NeighbourCard::no_sleeper)
-          all.windows[rank].waker =
-              wakers.of(cards[rank].window.nonce, cards[rank].window.process,
-                        static_cast<int>(cards[rank].sleeper), all.windows[rank].mapping);
-        report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader());
+          all.mappings[rank].waker =
+              wakers.of(cards[rank].mapping.nonce, cards[rank].mapping.process,
+                        static_cast<int>(cards[rank].sleeper), all.mappings[rank].mapping);
+        report.reads_peers = report.reads_peers && may_read && reads(all.mappings[rank].reader());
         continue;
       } catch (const std::exception& error) {
-        all.windows[rank] = {};
+        all.mappings[rank] = {};
         reason = error.what();
       }
     }
@@ -136,7 +137,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
   Neighbourhood all{
       .nodes = is_imposed ? imposed_nodes(cards.size(), settings) : bootstrap::node_map(hosts),
-      .windows = std::vector<NeighbourWindow>(cards.size()),
+      .mappings = std::vector<NeighbourMapping>(cards.size()),
       .domain = {},
       .remark = {}};
   if (all.nodes.node_count == cards.size()) return all;
@@ -147,9 +148,9 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   const bool copies = !settings.single_copy_bytes && report.reads_peers;
   if (index_of(place) <= 1)
     for (std::size_t other = 0; other < cards.size(); ++other)
-      if (all.windows[other].mapping &&
+      if (all.mappings[other].mapping &&
           index_of(all.nodes.local_rank[other]) + index_of(place) == 1)
-        report.costs = measure(all.windows[other], place == LocalRank{0}, copies);
+        report.costs = measure(all.mappings[other], place == LocalRank{0}, copies);
   const std::vector<std::byte> mine = report.packed();
   const std::vector<std::byte> everybodys = gather(mine);
   std::vector<std::vector<bool>> out_of_reach;
@@ -181,7 +182,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   all.nodes = bootstrap::node_map(hosts);
   all.costs = of_nodes();
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank)
-    if (all.nodes.node[rank] != all.nodes.node[index_of(self)]) all.windows[rank] = {};
+    if (all.nodes.node[rank] != all.nodes.node[index_of(self)]) all.mappings[rank] = {};
   return all;
 }
 

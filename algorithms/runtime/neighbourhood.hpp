@@ -1,5 +1,5 @@
 // Which ranks share memory with this one.  Ranks that may (same host, same namespaces) try to map
-// each other's windows; one that others cannot map is a node of its own, with the reason.
+// each other's memory; one that others cannot map is a node of its own, with the reason.
 #pragma once
 
 #include <algorithm>
@@ -27,19 +27,19 @@ namespace tutti::runtime {
 struct NeighbourCard {
   bootstrap::HostIdentity host;
   std::uint64_t domain;  // its name; no_domain: none
-  shm::MappingCard window;
+  shm::MappingCard mapping;
   std::int64_t sleeper = no_sleeper;  // descriptor of the pipe that wakes it
 
   static constexpr std::int64_t no_sleeper = -1;
 };
 
 /// The memory of a rank of this node.
-struct NeighbourWindow {
+struct NeighbourMapping {
   std::shared_ptr<detail::Mapping> mapping;      // null: not of this node
   shm::MappingCard card = {};                    // what its owner says of it
   std::shared_ptr<const shm::Waker> waker = {};  // null: it does not sleep
 
-  /// Reads what of the rank's memory is not in its window.
+  /// Reads the memory of the rank that is not mapped here.
   shm::PeerProcess reader() const noexcept {
     return {.id = card.process, .nonce_address = card.address, .nonce = card.nonce};
   }
@@ -47,14 +47,14 @@ struct NeighbourWindow {
   std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {
     const std::uint64_t offset = theirs - card.address;
     detail::check(offset <= mapping->size() && bytes <= mapping->size() - offset,
-                  "what a neighbour has told of lies in its window", offset, bytes);
+                  "what a neighbour has told of lies in its mapping", offset, bytes);
     return mapping->data() + offset;
   }
 };
 
 struct Neighbourhood {
   bootstrap::NodeMap nodes;
-  std::vector<NeighbourWindow> windows;  // by rank
+  std::vector<NeighbourMapping> mappings;  // by rank
   bool reads_peers = false;              // whether every rank can read all memory of its neighbours
   /// What reading and copying cost on each node, or how long a word takes there, if two of its
   /// ranks have measured it; the same on all ranks.
@@ -74,7 +74,7 @@ using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::by
 
 /// One side of what two ranks of a node measure together (shm/copy_costs.hpp), given the mapping of
 /// the other rank, whether this rank leads, and whether a leader measures copies or a word alone.
-using MeasureCopies = std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs,
+using MeasureCopies = std::function<std::optional<shm::CopyCosts>(const NeighbourMapping& theirs,
                                                                   bool leads, bool copies)>;
 
 /// Which payloads are read where their users have them, if all ranks are of one node and may do so.
@@ -90,8 +90,8 @@ std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
 /// The nodes that `settings.ranks_per_node`, which is not empty, and the placement impose.
 bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& settings);
 
-/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found.  Pure, so
-/// all ranks get the same result.
+/// The domain of each rank, by its card, inside its node; `settings` may impose domains, otherwise
+/// those of the hardware count.  Pure, so all ranks get the same result.
 std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
                              const ContextSettings& settings);
 

@@ -30,12 +30,12 @@ Segment::Implementation::Implementation(Context::Implementation& owner, std::siz
 
 Segment::Implementation::Implementation(Context::Implementation& user, std::size_t wanted,
                                         std::byte* here, std::uint64_t memory_there,
-                                        std::shared_ptr<detail::Mapping> window)
+                                        std::shared_ptr<detail::Mapping> owner)
     : context(user),
       bytes(wanted),
       memory(here),
       at_owner(memory_there),
-      mapping(std::move(window)) {
+      mapping(std::move(owner)) {
   context.segments.push_back(this);
 }
 
@@ -221,10 +221,10 @@ Segment runtime::allocate(Communicator& communicator, std::size_t bytes, Scope s
                                            std::to_string(all[first].bytes) +
                                            "; ask for the same, or use Scope::rank");
   if (owner != self) {
-    const runtime::NeighbourWindow& window = ranks.neighbours.windows[owner];
+    const runtime::NeighbourMapping& neighbour = ranks.neighbours.mappings[owner];
     const std::uint64_t there = all[owner].address;
-    made = std::make_unique<Segment::Implementation>(ranks.context, bytes, window.at(there, bytes),
-                                                     there, window.mapping);
+    made = std::make_unique<Segment::Implementation>(
+        ranks.context, bytes, neighbour.at(there, bytes), there, neighbour.mapping);
   }
   made->scope = scope;
   made->owning_process = ranks.process_of[owner];

@@ -19,7 +19,7 @@ struct TUTTI_HIDDEN Segment::Implementation {
   Implementation(Context::Implementation& owner, std::size_t wanted);
   /// Memory of another rank of the node, which lies at `memory_there` in its process.
   Implementation(Context::Implementation& user, std::size_t wanted, std::byte* here,
-                 std::uint64_t memory_there, std::shared_ptr<detail::Mapping> window);
+                 std::uint64_t memory_there, std::shared_ptr<detail::Mapping> owner);
   ~Implementation();
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;

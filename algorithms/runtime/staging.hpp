@@ -127,7 +127,7 @@ struct Staging {
     std::memcpy(&place, sender.told[parity], sizeof place);
     const std::uint64_t offset = place - sender.address;
     detail::check(offset <= sender.mapping_bytes && message_bytes <= sender.mapping_bytes - offset,
-                  "what a neighbour has told of lies in its window", offset, message_bytes);
+                  "what a neighbour has told of lies in its mapping", offset, message_bytes);
     memory.in_place[parity][slot] = sender.mapping + offset;
   }
 };

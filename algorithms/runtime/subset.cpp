@@ -40,14 +40,14 @@ bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::Node
 
 Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhood& whole) {
   Neighbourhood part{.nodes = nodes_of(members, whole.nodes),
-                     .windows = {},
+                     .mappings = {},
                      .reads_peers = whole.reads_peers,
                      .domain = {},
                      .remark = whole.remark};
   part.costs.resize(part.nodes.node_count);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::size_t member = index_of(members[i]);
-    part.windows.push_back(whole.windows[member]);
+    part.mappings.push_back(whole.mappings[member]);
     if (!whole.costs.empty())
       part.costs[index_of(part.nodes.node[i])] = whole.costs[index_of(whole.nodes.node[member])];
   }

@@ -483,7 +483,7 @@ Picoseconds twentieths_of_halving(const Topology& topology) {
   return 24 + 4 * std::min(smaller, 6);
 }
 
-/// Halves go to the neighbour first, then twice as far, and so on.
+/// Halves go to the next rank first, then twice as far, and so on.
 Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const Topology& topology = query.topology;
   const bool has_inside = topology.has_shared_nodes() && topology.has_runs();

@@ -14,7 +14,7 @@ namespace tutti::tune {
 plan::Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
                                        const plan::Plan& plan);
 
-/// Whether such prices are close enough to tell neighbouring trees from each other: where all nodes
+/// Whether such prices are close enough to tell similar trees from each other: where all nodes
 /// have equally many ranks.  Among thousands of ranks it would take too long.
 bool has_close_prices(const Topology& topology);
 

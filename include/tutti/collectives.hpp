@@ -72,9 +72,10 @@ struct AllreduceArguments {       // raw form
 /// 16, 24, 32, 48, 64, 96, ...), the schedule is recursive multiplying, in as many rounds as
 /// dissemination.  For other numbers, small payloads take a schedule of `reproducible`, also in as
 /// many rounds; larger ones take recursive multiplying with a round before it and one after it, in
-/// which neighbours fold.  per_round must cover the ranks in any case.  If the product of its (n+1)
-/// is their number, recursive multiplying takes it as it is; else its entries are upper bounds of
-/// the rounds, and the rounds of the fold come in addition, with at most the largest entry.
+/// which adjacent ranks fold.  per_round must cover the ranks in any case.  If the product of its
+/// (n+1) is their number, recursive multiplying takes it as it is; else its entries are upper
+/// bounds of the rounds, and the rounds of the fold come in addition, with at most the largest
+/// entry.
 ///
 /// Agreement::reproducible: the expression is that of one tree over the ranks, in rank order, which
 /// depends on their number alone: the lower half (the largest power of two below the count) o the

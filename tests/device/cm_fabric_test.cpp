@@ -227,7 +227,7 @@ struct BareEnd {
   std::uint64_t key;
   Port port;
   ConnectionManager manager;
-  DomainHandle domain;
+  ProtectionDomainHandle domain;
   CompletionQueueHandle queue;
   QueuePair pair;
   IdHandle id;

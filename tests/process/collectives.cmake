@@ -38,7 +38,8 @@ foreach(run "process:seven_and_eight" "long:ten" "soak:nine_eleven_and_twelve")
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900 RUN_SERIAL ON
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
-if(TUTTI_SANITIZE)  # shapes are no matter of threads or memory: those of six will do
+set_tests_properties(process_nodes_of_eight PROPERTIES LABELS "process;parallel" RUN_SERIAL OFF)
+if(TUTTI_SANITIZE MATCHES thread)  # shapes are no matter of threads: those of six will do
   set_tests_properties(process_nodes_of_eight PROPERTIES DISABLED ON)
 endif()
 # Where a first write needs the help of the other side, and where every write does.

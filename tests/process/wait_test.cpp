@@ -326,7 +326,7 @@ TEST(Wait, an_alarm_is_heard_by_all_communicators) {
     std::optional<Communicator> part = whole.split(0, 0);
     Operation operation = barrier(whole);
     whole.synchronize();
-    if (exchange.self() == Rank{1}) part->implementation().neighbours.windows[0].waker->alarm();
+    if (exchange.self() == Rank{1}) part->implementation().neighbours.mappings[0].waker->alarm();
     whole.synchronize();
     if (operation.start() != Status::ok) return 1;
     if (exchange.self() == Rank{0}) {

@@ -21,7 +21,7 @@ struct Context : verbs_context {
   EventQueue events;          // asynchronous events
 };
 
-struct Domain : ibv_pd {
+struct ProtectionDomain : ibv_pd {
   std::uint32_t users = 0;  // guarded by Process::mutex; `handle` is its number in the segment
 };
 
@@ -40,14 +40,14 @@ inline Context& context_of(ibv_context* context) {
 /// is held.
 inline void add_object(ibv_context* context, ibv_pd* domain = nullptr) {
   ++context_of(context).objects;
-  if (domain) ++static_cast<Domain*>(domain)->users;
+  if (domain) ++static_cast<ProtectionDomain*>(domain)->users;
 }
 
 inline void remove_object(ibv_context* context, ibv_pd* domain = nullptr) {
   assert(context_of(context).objects > 0);
-  assert(!domain || static_cast<Domain*>(domain)->users > 0);
+  assert(!domain || static_cast<ProtectionDomain*>(domain)->users > 0);
   --context_of(context).objects;
-  if (domain) --static_cast<Domain*>(domain)->users;
+  if (domain) --static_cast<ProtectionDomain*>(domain)->users;
 }
 
 inline Process& process_of(ibv_context* context) {

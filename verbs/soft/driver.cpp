@@ -137,7 +137,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
   if (process.inherited()) return refuse(EINVAL);
   const std::lock_guard guard(process.mutex);
   if (process.domains_count == domains_max) return refuse(ENOMEM);
-  auto* const domain = new Domain{};
+  auto* const domain = new ProtectionDomain{};
   domain->context = context;
   domain->handle = ++process.last_domain;
   ++process.domains_count;
@@ -149,7 +149,7 @@ int dealloc_pd(ibv_pd* handle) {
   Process& process = process_of(handle->context);
   if (process.inherited()) return EINVAL;
   const std::lock_guard guard(process.mutex);
-  auto* const domain = static_cast<Domain*>(handle);
+  auto* const domain = static_cast<ProtectionDomain*>(handle);
   if (domain->users != 0) return EBUSY;
   assert(process.domains_count > 0);
   --process.domains_count;

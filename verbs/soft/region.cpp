@@ -190,9 +190,9 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
     return refuse_while_busy();
   }
   release_backing(process, region.backing);
-  assert(static_cast<Domain*>(region.pd)->users > 0);
-  --static_cast<Domain*>(region.pd)->users;
-  ++static_cast<Domain*>(wanted.domain)->users;
+  assert(static_cast<ProtectionDomain*>(region.pd)->users > 0);
+  --static_cast<ProtectionDomain*>(region.pd)->users;
+  ++static_cast<ProtectionDomain*>(wanted.domain)->users;
   region.pd = wanted.domain;
   region.addr = wanted.address;
   region.length = wanted.bytes;

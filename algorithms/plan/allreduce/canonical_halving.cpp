@@ -1,7 +1,7 @@
-// See canonical_halving.hpp.  Here: which part comes where, and when.
+// Builder of the plans of canonical_halving.hpp: which part goes where, and when.
 //
-// All ranks of a cube do the same at the same point, if there is a part to do it with, and the
-// messages that they await were put at an earlier point: so nobody waits in a circle.
+// All ranks of a cube do the same at the same point of their plans, if they have a part to do it
+// with.  What they await was put at an earlier point, so no ranks wait for each other in a circle.
 #include "plan/allreduce/canonical_halving.hpp"
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 namespace tutti::plan {
 namespace {
 
-/// Halves, or results, that two ranks of a cube exchange.
+/// What two ranks of a cube send each other at one distance, in one of the two phases: halves of
+/// what they hold, or results.
 struct Exchange {
   OutgoingStream out;
   IncomingStream in;

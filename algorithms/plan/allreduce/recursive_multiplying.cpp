@@ -41,7 +41,7 @@ std::uint64_t slots_needed(std::uint32_t rank_count, const PerRound& core) {
   return slots;
 }
 
-/// `rank_count` ranks in even groups of neighbours, the larger ones first.
+/// `rank_count` ranks in even groups of consecutive ranks, the larger ones first.
 class Groups {
  public:
   Groups(std::uint32_t rank_count, std::uint64_t count)

@@ -3,7 +3,7 @@
 //
 // Idea.  Let P' = (n_1+1)(n_2+1)...(n_k+1), and write ranks in that mixed radix, lowest digit
 // first.  In round i a rank exchanges its partial with the n_i ranks that differ from it in digit i
-// alone.  The partials of such a group belong to neighbouring blocks of ranks, so every member
+// alone.  The partials of such a group belong to adjacent blocks of ranks, so every member
 // folds them in digit order, from right to left, v_0 o (v_1 o (... o v_n)), its own at its own
 // place: after the round the group holds one block, and the same expression of it everywhere.
 //
@@ -14,11 +14,11 @@
 //   round 0   [0 o (1 o 2)] exchanged in 0,1,2    [3 o (4 o 5)] exchanged in 3,4,5
 //   round 1   0 with 3, 1 with 4, 2 with 5:       [0 o (1 o 2)] o [3 o (4 o 5)]
 //
-// Any P.  P ranks are cut into P' <= P groups of neighbours, as even as can be, the larger ones
-// first.  The first rank of a group, its leader, folds the group's contributions from right to left
-// in one round before the core (in), takes part in the core for its group, and sends the others the
-// result in one round after it (out).  The groups are intervals, so rank order holds; one leader
-// folds for all of its group and sends them what it has, so results are identical.
+// Any P.  P ranks are cut into P' <= P groups of consecutive ranks, as even as can be, the larger
+// ones first.  The first rank of a group, its leader, folds the group's contributions from right to
+// left in one round before the core (in), takes part in the core for its group, and sends the
+// others the result in one round after it (out).  The groups are intervals, so rank order holds;
+// one leader folds for all of its group and sends them what it has, so results are identical.
 //
 // P = 7, core 2,1 (P' = 6): groups 01 2 3 4 5 6
 //   in   0 <- 1      core as above between 0, 2, 3, 4, 5, 6      out   0 -> 1

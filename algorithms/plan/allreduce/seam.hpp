@@ -1,4 +1,4 @@
-// Partials of neighbouring ranks, joined without losing rank order.
+// Partials of consecutive ranks, joined without losing rank order.
 //
 // A partial holds the cyclic interval of `length` ranks that ends at `last`, and grows on its left.
 // For an operator that does not commute, ranks on either side of the seam between P-1 and 0 must

@@ -32,12 +32,12 @@ TEST(Measure, blocks_of_all_contestants_alternate) {
   std::string trace;
   Recorder ours(trace, 't');
   Recorder theirs(trace, 'm');
-  const Schedule schedule{.blocks = 3, .warmup = 7};
+  const CommonEffort common{.blocks = 3, .warmup = 7};
   const Effort effort{.batch = 20, .block_calls = 200, .single_calls = 5};
   std::vector<Contestant> contestants = {{.subject = &ours, .effort = effort},
                                          {.subject = &theirs, .effort = effort}};
   (void)run_local_threads({.rank_count = 1}, [&](Exchange& exchange) {
-    measure(contestants, schedule, Timer(), exchange);
+    measure(contestants, common, Timer(), exchange);
     return 0;
   });
   EXPECT_EQ(trace,
@@ -93,11 +93,11 @@ TEST(Measure, rooted_calls_end_with_the_last_rank) {
 
 TEST(Measure, defaults_are_at_least_ten_blocks_of_two_hundred_calls) {
   for (const bool oversubscribed : {false, true}) {
-    const Schedule schedule = schedule_for({}, 0, oversubscribed);
-    EXPECT_GE(schedule.blocks, blocks_min);
+    const CommonEffort common = common_effort_for({}, 0, oversubscribed);
+    EXPECT_GE(common.blocks, blocks_min);
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{8}, std::size_t{16} << 10, std::size_t{8} << 20}) {
-      const Effort effort = effort_for(bytes, {}, oversubscribed, schedule);
+      const Effort effort = effort_for(bytes, {}, oversubscribed, common);
       EXPECT_GE(effort.block_calls, block_calls_min);
       EXPECT_EQ(effort.block_calls % effort.batch, 0u);
     }
@@ -105,8 +105,8 @@ TEST(Measure, defaults_are_at_least_ten_blocks_of_two_hundred_calls) {
 }
 
 TEST(Measure, few_iterations_make_few_blocks_and_not_short_ones) {
-  EXPECT_EQ(schedule_for(1000, 0, false).blocks, 5u);
-  const Schedule one = schedule_for(3, 0, false);
+  EXPECT_EQ(common_effort_for(1000, 0, false).blocks, 5u);
+  const CommonEffort one = common_effort_for(3, 0, false);
   EXPECT_EQ(one.blocks, 1u);
   EXPECT_EQ(effort_for(8, 3, false, one).block_calls, 3u);
 }

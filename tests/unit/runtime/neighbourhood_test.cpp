@@ -59,7 +59,7 @@ Heard meet(std::uint32_t self, std::optional<std::size_t> single_copy_bytes,
         both.insert(both.end(), mine.begin(), mine.end());
         return both;
       },
-      [&](const NeighbourWindow&, bool leads, bool copies) -> std::optional<shm::CopyCosts> {
+      [&](const NeighbourMapping&, bool leads, bool copies) -> std::optional<shm::CopyCosts> {
         EXPECT_EQ(leads, self == 0);
         heard.copies = copies;
         if (!word_ns) return std::nullopt;
@@ -93,7 +93,7 @@ TEST(Neighbourhood, a_word_alone_decides_no_reading) {
   Neighbourhood all{.nodes = {.node = {Node{0}, Node{0}},
                               .local_rank = {LocalRank{0}, LocalRank{1}},
                               .node_count = 1},
-                    .windows = {},
+                    .mappings = {},
                     .reads_peers = true,
                     .costs = {shm::CopyCosts{.word = 60, .is_word_alone = true}},
                     .domain = {},

@@ -1,6 +1,6 @@
 // Promise: every row of the registry builds plans that keep what it says, every schedule that can
-// be asked for has one row, and the table of algorithms/README.md has the names of the rows, and no
-// others.
+// be asked for has one row, and the tables of algorithms/README.md and docs/choosing_and_tuning.md
+// have the names of the rows, and no others.
 #include "tune/registry.hpp"
 
 #include <gtest/gtest.h>
@@ -32,13 +32,13 @@ std::vector<std::string> quoted_in(const std::string& text) {
   return words;
 }
 
-/// Names in the first column of the table of schedules; "leader/..." is leader.
-std::set<std::string> names_of_table() {
+/// Names in the first column of the table that begins so; "leader/..." is leader.
+std::set<std::string> names_of_table(const char* page, const char* heading) {
   std::set<std::string> names;
-  std::ifstream file(TUTTI_SCHEDULES_TABLE);
+  std::ifstream file(page);
   bool in_table = false;
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("| name | rounds |")) in_table = true;
+    if (line.starts_with(heading)) in_table = true;
     if (!line.starts_with("|")) in_table = false;
     if (!in_table) continue;
     for (const std::string& name : quoted_in(line.substr(0, line.find(" | "))))
@@ -58,13 +58,27 @@ std::set<std::string> words_of(const std::string& text) {
 }
 
 TEST(Registry, the_table_of_schedules_has_its_names_and_no_others) {
-  const std::set<std::string> listed = names_of_table();
+  const std::set<std::string> listed = names_of_table(TUTTI_SCHEDULES_TABLE, "| name | rounds |");
   ASSERT_GT(listed.size(), 20u) << TUTTI_SCHEDULES_TABLE " cannot be read";
   std::set<std::string> known;
   for (const Row& row : registry()) {
     EXPECT_TRUE(listed.contains(row.name)) << row.name << " is not in " TUTTI_SCHEDULES_TABLE;
     known.insert(row.name);
     known.merge(words_of(row.also));
+  }
+  for (const std::string& name : listed)
+    EXPECT_TRUE(known.contains(name)) << name << " is listed, and is in no row";
+}
+
+TEST(Registry, the_page_for_users_has_each_allreduce_that_can_be_asked_for_and_no_other_names) {
+  const std::set<std::string> listed = names_of_table(TUTTI_SCHEDULES_PAGE, "| name | takes |");
+  ASSERT_GT(listed.size(), 10u) << TUTTI_SCHEDULES_PAGE " cannot be read";
+  std::set<std::string> known;
+  for (const Row& row : registry()) {
+    if (row.collective == Collective::allreduce && row.algorithm != Algorithm::automatic) {
+      EXPECT_TRUE(listed.contains(row.name)) << row.name << " is not in " TUTTI_SCHEDULES_PAGE;
+    }
+    known.insert(row.name);
   }
   for (const std::string& name : listed)
     EXPECT_TRUE(known.contains(name)) << name << " is listed, and is in no row";

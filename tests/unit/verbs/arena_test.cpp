@@ -26,7 +26,7 @@ struct SoftArena {
         domain(port.driver().alloc_pd(port.device.get()), {&port.driver()}),
         arena(port, domain.get(), bytes) {}
   Port port;
-  DomainHandle domain;
+  ProtectionDomainHandle domain;
   Arena arena;
 };
 
@@ -133,7 +133,7 @@ struct LockingDevice {
 
   static inline int asked_count = 0, refusal = 0;
   Port port;
-  DomainHandle domain;
+  ProtectionDomainHandle domain;
 };
 
 /// A user without capabilities who may lock 1 MiB.
@@ -227,7 +227,7 @@ TEST(LockLimit, counts_what_is_locked_and_who_is_exempt) {
 
 TEST(Arena, has_room_besides_what_was_asked_for) {
   const Port port = open_port("soft0");
-  const DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+  const ProtectionDomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
   Arena arena(port, domain.get(), 64 << 10, 32 << 10);
   EXPECT_NE(arena.set_aside(32 << 10), nullptr);
   EXPECT_EQ(arena.largest_gap(), std::size_t{64} << 10);
@@ -235,7 +235,7 @@ TEST(Arena, has_room_besides_what_was_asked_for) {
 
 TEST(Arena, a_limit_on_files_is_named_and_no_signal) {
   const Port port = open_port("soft0");
-  const DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+  const ProtectionDomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};

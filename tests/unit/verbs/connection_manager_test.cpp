@@ -304,7 +304,7 @@ class Connecting : public testing::Test {
   detail::MonotonicClock clock;
   QueuePairLimits limits{.sends_max = 4, .receives_max = 4};
   Port port;
-  DomainHandle domain;
+  ProtectionDomainHandle domain;
   CompletionQueueHandle queue;
   QueuePair pair, other;
   ibv_qp_attr attributes = {};

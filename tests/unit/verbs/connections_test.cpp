@@ -29,7 +29,7 @@ std::vector<std::uint64_t> processes(std::uint64_t first, std::size_t count) {
 
 struct Device {
   Port port = open_port("soft0");
-  DomainHandle domain{port.driver().alloc_pd(port.device.get()), {&port.driver()}};
+  ProtectionDomainHandle domain{port.driver().alloc_pd(port.device.get()), {&port.driver()}};
 };
 
 std::string refusal_of(const Connections& connections,

@@ -1,4 +1,4 @@
-// The system's libibverbs, to which every call goes that concerns a real device.
+// The system's libibverbs.  The preload library hands on to it every call about a real device.
 #pragma once
 
 #include <cerrno>
