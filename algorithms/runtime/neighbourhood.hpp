@@ -55,7 +55,7 @@ struct NeighbourMapping {
 struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourMapping> mappings;  // by rank
-  bool reads_peers = false;              // whether every rank can read all memory of its neighbours
+  bool reads_peers = false;  // whether every rank can read all memory of its neighbours
   /// What reading and copying cost on each node, or how long a word takes there, if two of its
   /// ranks have measured it; the same on all ranks.
   std::vector<std::optional<shm::CopyCosts>> costs = {};

@@ -584,10 +584,10 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
     const plan::PerRound& vector = innermost(choice).variant().per_round;
     const std::uint32_t last = vector.back();
     for (const std::uint32_t entry : {last - 1, last + 1}) {
-      plan::PerRound neighbour = vector;
-      neighbour.back() = entry;
-      if (entry == 0) neighbour.pop_back();
-      if (!neighbour.empty()) add(Chooser::with_vector(choice, neighbour));
+      plan::PerRound close = vector;
+      close.back() = entry;
+      if (entry == 0) close.pop_back();
+      if (!close.empty()) add(Chooser::with_vector(choice, close));
     }
     if (innermost(choice).row().takes == PerRoundIs::core)
       for (std::uint32_t n = 1; n <= 7; ++n)

@@ -47,7 +47,7 @@ Heard meet(std::uint32_t self, std::optional<std::size_t> single_copy_bytes,
   std::vector<NeighbourCard> cards;
   for (const Window& window : windows)
     cards.push_back(
-        {.host = bootstrap::host_identity(), .domain = 0, .window = window.offered.card()});
+        {.host = bootstrap::host_identity(), .domain = 0, .mapping = window.offered.card()});
   ContextSettings settings;
   settings.single_copy_bytes = single_copy_bytes;
   shm::Wakers wakers;
