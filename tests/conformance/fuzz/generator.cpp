@@ -49,7 +49,13 @@ bool returns_data(int opcode) {
          opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-int mask_for(ibv_qp_state to) {
+constexpr std::uint32_t queue_key = 0x1234;
+
+int mask_for(ibv_qp_state from, ibv_qp_state to, bool is_for_datagrams) {
+  if (is_for_datagrams) {
+    if (to == IBV_QPS_INIT) return IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+    return to == IBV_QPS_RTS && from == IBV_QPS_RTR ? int{IBV_QP_SQ_PSN} : 0;
+  }
   switch (to) {
     case IBV_QPS_INIT:
       return IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -116,7 +122,7 @@ bool Generator::fill(const Model& model, Command& command) {
     case Verb::destroy_shared:
       return pick(side.shared, true, command.slot);
     case Verb::create_pair:
-      return fill_create_pair(side, command);
+      return fill_create_pair(model, command);
     case Verb::destroy_pair:
     case Verb::query:
       return pick(side.pairs, true, command.slot);
@@ -128,6 +134,7 @@ bool Generator::fill(const Model& model, Command& command) {
       if (!pick(side.pairs, true, command.slot)) return false;
       if (!wants(model, side.pairs[command.slot])) return false;
       fill_sends(model, side.pairs[command.slot], command);
+      if (side.pairs[command.slot].is_for_datagrams) fill_datagrams(model, command);
       return true;
     case Verb::post_receive:
       if (!pick(side.pairs, true, command.slot)) return false;
@@ -178,7 +185,8 @@ void Generator::fill_create_shared(Command& command) {
   if (chance(5)) command.cap.max_recv_wr = chance(50) ? 0 : far_too_many;
 }
 
-bool Generator::fill_create_pair(const Side& side, Command& command) {
+bool Generator::fill_create_pair(const Model& model, Command& command) {
+  const Side& side = model.sides[command.side];
   if (!pick(side.pairs, false, command.slot)) return false;
   command.send_queue = below(queues_count);
   command.receive_queue = below(queues_count);
@@ -194,6 +202,8 @@ bool Generator::fill_create_pair(const Side& side, Command& command) {
   if (chance(4)) cap.max_send_wr = far_too_many;
   if (chance(4)) cap.max_recv_sge = far_too_many;
   if (chance(4)) cap.max_inline_data = far_too_many;
+  // Kept sequences without datagrams stay what they are.
+  command.datagrams = model.has_datagrams && chance(50) ? 1 : 0;
   return true;
 }
 
@@ -212,15 +222,17 @@ void Generator::fill_modify(const Model& model, const Pair& pair, Command& comma
     case IBV_QPS_RTS:
       to = chance(94) ? IBV_QPS_RTS : (chance(50) ? IBV_QPS_ERR : IBV_QPS_RESET);
       break;
+    case IBV_QPS_SQE:
+      to = IBV_QPS_RTS;
+      break;
     case IBV_QPS_ERR:
     case IBV_QPS_SQD:
-    case IBV_QPS_SQE:
     case IBV_QPS_UNKNOWN:
       break;
   }
   if (chance(4)) to = static_cast<ibv_qp_state>(below(IBV_QPS_UNKNOWN + 1));
   if (to == IBV_QPS_SQD) to = IBV_QPS_SQE;  // the model knows no draining: drain_test.cpp
-  command.mask = IBV_QP_STATE | mask_for(to);
+  command.mask = IBV_QP_STATE | mask_for(pair.state, to, pair.is_for_datagrams);
   if (to == IBV_QPS_RTS && pair.state == IBV_QPS_RTS) command.mask = IBV_QP_STATE;
   if (chance(30) && to == pair.state) command.mask |= IBV_QP_ACCESS_FLAGS;
   if (chance(5)) command.mask ^= 1 << below(22);
@@ -232,6 +244,7 @@ void Generator::fill_modify(const Model& model, const Pair& pair, Command& comma
 void Generator::fill_values(const Model& model, const Pair& pair, Command& command) {
   ibv_qp_attr& values = command.attributes;
   values.cur_qp_state = chance(90) ? pair.state : IBV_QPS_INIT;
+  values.qkey = queue_key;
   values.pkey_index = chance(98) ? 0 : 3;
   values.port_num = chance(98) ? 1 : 2;
   values.qp_access_flags = all_access | IBV_ACCESS_REMOTE_ATOMIC;
@@ -263,6 +276,7 @@ void Generator::fill_values(const Model& model, const Pair& pair, Command& comma
 bool Generator::wants(const Model& model, const Pair& pair) {
   if (chance(4)) return true;
   if (pair.state != IBV_QPS_RTS) return false;
+  if (pair.is_for_datagrams) return true;
   for (const Side& side : model.sides)
     for (const Pair& other : side.pairs)
       if (other.alive && other.number == pair.attributes.dest_qp_num &&
@@ -384,6 +398,23 @@ void Generator::fill_sends(const Model& model, const Pair& pair, Command& comman
       for (Piece& entry : work.pieces) entry = piece(side, pair.domain, false);
       if (returns_data(work.opcode)) work.opcode = IBV_WR_SEND;
       break;
+  }
+}
+
+/// Requests of a connection become datagrams, most of which arrive.
+void Generator::fill_datagrams(const Model& model, Command& command) {
+  for (std::uint32_t index = 0; index < command.count; ++index) {
+    Work& work = command.works[index];
+    if (!errs()) work.opcode = chance(70) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
+    work.flags |= IBV_SEND_SIGNALED;
+    work.remote_key = chance(90) ? queue_key : chance(50) ? queue_key + 1 : 0x80000000;
+    work.operand = errs() ? 1 : 0;
+    for (unsigned tries = 0; tries < 8; ++tries) {
+      const Pair& target = model.sides[below(2)].pairs[below(pairs_count)];
+      work.remote = target.number;
+      if (target.alive && target.is_for_datagrams && target.state != IBV_QPS_RESET) break;
+    }
+    if (errs()) work.remote = below(1 << 25);
   }
 }
 

@@ -22,11 +22,12 @@ class Generator {
 
  private:
   bool fill(const Model& model, Command& command);
-  bool fill_create_pair(const Side& side, Command& command);
+  bool fill_create_pair(const Model& model, Command& command);
   void fill_create_shared(Command& command);
   void fill_modify(const Model& model, const Pair& pair, Command& command);
   void fill_values(const Model& model, const Pair& pair, Command& command);
   void fill_sends(const Model& model, const Pair& pair, Command& command);
+  void fill_datagrams(const Model& model, Command& command);
   void fill_remote(const Model& model, const Pair& pair, Work& work);
   void fill_receives(const Side& side, std::uint32_t domain, std::uint32_t pieces_max_here,
                      Command& command);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace tutti::conformance::fuzz {
 namespace {
@@ -30,11 +31,25 @@ constexpr Transition transitions[] = {
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, running_bits},
 };
 
-bool is_allowed(ibv_qp_state from, ibv_qp_state to, int mask) {
+constexpr int datagram_bits = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+constexpr int sending_bits = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+constexpr Transition transitions_of_datagrams[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, datagram_bits, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, datagram_bits},
+    {IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, sending_bits},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, sending_bits},
+    {IBV_QPS_SQE, IBV_QPS_RTS, 0, sending_bits},
+};
+constexpr std::uint32_t header_bytes = 40;
+
+bool is_allowed(bool is_for_datagrams, ibv_qp_state from, ibv_qp_state to, int mask) {
   mask &= ~IBV_QP_STATE;
   if (to == IBV_QPS_RESET) return mask == 0;
   if (to == IBV_QPS_ERR) return mask == 0 && from != IBV_QPS_RESET;
-  return std::any_of(std::begin(transitions), std::end(transitions), [&](const Transition& row) {
+  using Rows = std::span<const Transition>;
+  const Rows rows = is_for_datagrams ? Rows(transitions_of_datagrams) : Rows(transitions);
+  return std::any_of(rows.begin(), rows.end(), [&](const Transition& row) {
     return row.from == from && row.to == to && (mask & row.required) == row.required &&
            (mask & ~(row.required | row.optional)) == 0;
   });
@@ -87,6 +102,7 @@ std::uint32_t length_of(const Work& work) {
 bool may_be_posted(const Pair& pair, const Work& work) {
   constexpr unsigned flags =
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+  if (pair.is_for_datagrams && (!is_send(work.opcode) || work.remote > 0xffffff)) return false;
   const bool is_known =
       takes_receive(work.opcode) || returns_data(work.opcode) || work.opcode == IBV_WR_RDMA_WRITE;
   const bool is_inline = (work.flags & IBV_SEND_INLINE) != 0;
@@ -135,6 +151,7 @@ const Region* Side::region_of(std::uint32_t key) const {
 bool Model::apply(const Command& command, std::uint32_t& accepted) {
   Side& side = sides[command.side];
   needs_rest_ = is_waiting();
+  may_be_lost_ = false;
   bool succeeds = true;
   switch (command.verb) {
     case Verb::create_shared:
@@ -215,6 +232,7 @@ bool Model::create_pair(const Command& command) {
   pair.receive_queue = command.receive_queue;
   pair.shared = command.shared;
   pair.signal_all = command.signal_all != 0;
+  pair.is_for_datagrams = command.datagrams != 0;
   pair.cap = cap;
   return true;
 }
@@ -256,13 +274,16 @@ bool Model::modify(const Command& command) {
   const ibv_qp_attr& values = command.attributes;
   const int mask = command.mask;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values.qp_state : pair.state;
-  if (!is_allowed(pair.state, to, mask) || !is_valid(values, mask, pair.state)) return false;
+  if (!is_allowed(pair.is_for_datagrams, pair.state, to, mask) ||
+      !is_valid(values, mask, pair.state))
+    return false;
   if (to == IBV_QPS_ERR) {
     fail(command.side, pair);
     return true;
   }
   ibv_qp_attr& kept = pair.attributes;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) kept.qp_access_flags = values.qp_access_flags;
+  if ((mask & IBV_QP_QKEY) != 0) kept.qkey = values.qkey;
   if (to == IBV_QPS_RESET) {
     forget(pair);
     pair.reachable = false;
@@ -286,8 +307,8 @@ bool Model::post_send(const Command& command, std::uint32_t& accepted) {
   Pair& pair = side.pairs[command.slot];
   for (accepted = 0; accepted < command.count; ++accepted) {
     const Work& work = command.works[accepted];
-    if ((pair.state != IBV_QPS_RTS && pair.state != IBV_QPS_ERR) || !may_be_posted(pair, work) ||
-        pair.sent - pair.retired >= pair.cap.max_send_wr)
+    if ((pair.state != IBV_QPS_RTS && pair.state != IBV_QPS_SQE && pair.state != IBV_QPS_ERR) ||
+        !may_be_posted(pair, work) || pair.sent - pair.retired >= pair.cap.max_send_wr)
       return false;
     Send send{work, pair.signal_all || (work.flags & IBV_SEND_SIGNALED) != 0, pair.sent++, {}};
     if ((work.flags & IBV_SEND_INLINE) != 0) send.inline_data = gathered(side, work);
@@ -340,7 +361,82 @@ void Model::advance() {
   }
 }
 
+/// A datagram waits for nothing: its request ends at once, whether it arrives or not.
+bool Model::advance_datagram(std::uint32_t side, Pair& pair) {
+  const Send send = pair.pending.front();
+  pair.pending.pop_front();
+  if (pair.state != IBV_QPS_RTS) {
+    complete_send(side, pair, send, IBV_WC_WR_FLUSH_ERR, 0);
+    return true;
+  }
+  if (const Outcome outcome = check_local(sides[side], pair, send); outcome.kind != Kind::done) {
+    pair.state = IBV_QPS_SQE;
+    needs_rest_ = true;
+    complete_send(side, pair, send, outcome.status, 0);
+    return true;
+  }
+  deliver(side, pair, send);
+  if (send.signaled) complete_send(side, pair, send, IBV_WC_SUCCESS, length_of(send.work));
+  return true;
+}
+
+/// To where its key and number lead, if there is a receive that is long enough.
+void Model::deliver(std::uint32_t side, const Pair& pair, const Send& send) {
+  constexpr std::uint32_t own_key = 0x80000000;
+  const Work& work = send.work;
+  const std::uint32_t key =
+      (work.remote_key & own_key) != 0 ? pair.attributes.qkey : work.remote_key;
+  std::uint32_t number = 0;
+  Pair* const target = find(static_cast<std::uint32_t>(work.remote), number);
+  if (work.operand != 0 || !target || !target->is_for_datagrams) return;
+  const bool listens = target->attributes.qkey == key &&
+                       (target->state == IBV_QPS_RTR || target->state == IBV_QPS_RTS ||
+                        target->state == IBV_QPS_SQE);
+  Side& there = sides[number];
+  std::deque<Receive>& queue =
+      target->shared == none ? target->receives : there.shared[target->shared].receives;
+  const std::uint32_t bytes = header_bytes + length_of(work);
+  std::uint32_t room = 0;
+  if (listens && !queue.empty())
+    for (const Piece& piece : queue.front().pieces) room += piece.length;
+  if (!listens || queue.empty() || room < bytes) {
+    may_be_lost_ |= number != side;
+    return;
+  }
+  const Receive receive = queue.front();
+  queue.pop_front();
+  Expected completion{.id = receive.id,
+                      .opcode = IBV_WC_RECV,
+                      .bytes = bytes,
+                      .immediate = work.immediate,
+                      .has_immediate = has_immediate(work.opcode),
+                      .source = pair.number};
+  const std::uint32_t domain =
+      target->shared == none ? target->domain : there.shared[target->shared].domain;
+  room = 0;
+  for (const Piece& piece : receive.pieces) {
+    if (room >= bytes || completion.status != IBV_WC_SUCCESS) break;
+    if (piece.length == 0) continue;
+    const Region* const region = there.region_of(piece.key);
+    if (!region || region->domain != domain || (region->access & IBV_ACCESS_LOCAL_WRITE) == 0 ||
+        !region->covers(piece.offset, piece.length))
+      completion.status = IBV_WC_LOC_PROT_ERR;
+    room += piece.length;
+  }
+  needs_rest_ = true;
+  complete_receive(number, *target, completion, (work.flags & IBV_SEND_SOLICITED) != 0);
+  if (completion.status != IBV_WC_SUCCESS) return fail(number, *target);
+  std::vector<std::byte> data(header_bytes);  // zeros: there is no global route
+  const std::vector<std::byte> payload =
+      (work.flags & IBV_SEND_INLINE) != 0 ? send.inline_data : gathered(sides[side], work);
+  data.insert(data.end(), payload.begin(), payload.end());
+  for_each_byte(
+      receive.pieces.data(), receive.pieces.size(), bytes,
+      [&](std::uint32_t index, std::uint32_t offset) { there.memory[offset] = data[index]; });
+}
+
 bool Model::advance(std::uint32_t side, Pair& pair) {
+  if (pair.is_for_datagrams) return advance_datagram(side, pair);
   const Send send = pair.pending.front();
   pair.waits_for_shared = none;
   if (pair.state == IBV_QPS_ERR) {
@@ -502,7 +598,8 @@ Model::Outcome Model::execute(std::uint32_t side, Pair& pair, const Send& send) 
   if (outcome.kind != Kind::done) return outcome;
   std::uint32_t target_side = 0;
   Pair* const target = find(pair.attributes.dest_qp_num, target_side);
-  const bool listens = target && (target->state == IBV_QPS_RTR || target->state == IBV_QPS_RTS) &&
+  const bool listens = target && !target->is_for_datagrams &&
+                       (target->state == IBV_QPS_RTR || target->state == IBV_QPS_RTS) &&
                        target->attributes.dest_qp_num == pair.number;
   if (!pair.reachable || !listens) return {.kind = Kind::dropped};
   std::vector<Piece> pieces;
@@ -612,6 +709,7 @@ bool Model::agrees_with(const Model& other) const {
 }
 
 bool Model::is_ambiguous() const {
+  if (may_be_lost_) return true;
   std::array<unsigned, 2 * shared_count> waiting{};
   for (const Side& side : sides)
     for (const Pair& pair : side.pairs)

@@ -75,6 +75,7 @@ struct Pair {
   std::uint32_t receive_queue = 0;
   std::uint32_t shared = none;
   bool signal_all = false;
+  bool is_for_datagrams = false;
   ibv_qp_cap cap{};
   std::uint32_t number = 0;
 
@@ -115,6 +116,8 @@ class Model {
   std::uint16_t lid = 0;
   /// A request may have to wait until the target's memory is mapped.
   bool any_request_may_wait = false;
+  /// Queue pairs for datagrams are made, too.
+  bool has_datagrams = false;
   /// Which queue pairs go first when several could go on.  Nobody promises an order.
   bool goes_backward = false;
 
@@ -125,7 +128,8 @@ class Model {
 
   bool is_waiting() const;
   bool has_completions(std::uint32_t side) const;
-  /// Two requests want the same receive: nobody says who gets it.
+  /// Two requests want the same receive: nobody says who gets it.  Or a datagram for another
+  /// process finds no receive, while the next command may post one before it arrives.
   bool is_ambiguous() const;
   /// Whether programs would see the same.
   bool agrees_with(const Model& other) const;
@@ -152,6 +156,8 @@ class Model {
 
   void advance();
   bool advance(std::uint32_t side, Pair& pair);
+  bool advance_datagram(std::uint32_t side, Pair& pair);
+  void deliver(std::uint32_t side, const Pair& pair, const Send& send);
   Outcome execute(std::uint32_t side, Pair& pair, const Send& send);
   Outcome check_local(const Side& side, const Pair& pair, const Send& send) const;
   Outcome check_remote(Side& side, Pair& target, const Send& send) const;
@@ -168,6 +174,7 @@ class Model {
   static void forget(Pair& pair);
 
   bool needs_rest_ = false;
+  bool may_be_lost_ = false;  // a datagram; or not, if it comes late
 };
 
 }  // namespace tutti::conformance::fuzz

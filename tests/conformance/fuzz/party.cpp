@@ -22,7 +22,10 @@ std::byte scribbled(std::uint64_t random, std::uint32_t offset) {
 
 Party::Party(Storage storage)
     : buffer_(memory_bytes, storage), channel_(driver().create_comp_channel(device_.context)) {
-  for (ibv_pd*& domain : domains_) domain = driver().alloc_pd(device_.context);
+  for (std::uint32_t index = 0; index < domains_count; ++index) {
+    domains_[index] = driver().alloc_pd(device_.context);
+    make_handles(index);
+  }
   for (std::uint32_t index = 0; index < queues_count; ++index) make_queue(index);
 }
 
@@ -30,12 +33,30 @@ Party::~Party() {
   clear();
   for (ibv_cq* const queue : queues_) EXPECT_EQ(driver().destroy_cq(queue), 0);
   EXPECT_EQ(driver().destroy_comp_channel(channel_), 0);
-  for (ibv_pd* const domain : domains_) EXPECT_EQ(driver().dealloc_pd(domain), 0);
+  for (std::uint32_t index = 0; index < domains_count; ++index) {
+    destroy_handles(index);
+    EXPECT_EQ(driver().dealloc_pd(domains_[index]), 0);
+  }
 }
 
 void Party::make_queue(std::uint32_t index) {
   queues_[index] = driver().create_cq(device_.context, completions, nullptr,
                                       index == channel_queue ? channel_ : nullptr, 0);
+}
+
+void Party::make_handles(std::uint32_t domain) {
+  ibv_ah_attr attributes{};
+  attributes.port_num = 1;
+  attributes.dlid = introduction().lid;
+  for (ibv_ah*& handle : handles_[domain]) {
+    handle = driver().create_ah(domains_[domain], &attributes);
+    EXPECT_NE(handle, nullptr);
+    attributes.dlid = static_cast<std::uint16_t>(attributes.dlid % 1000 + 1001);
+  }
+}
+
+void Party::destroy_handles(std::uint32_t domain) {
+  for (ibv_ah* const handle : handles_[domain]) EXPECT_EQ(driver().destroy_ah(handle), 0);
 }
 
 Introduction Party::introduction() const {
@@ -78,7 +99,7 @@ void Party::create_pair(const Command& command, Reply& reply) {
   attributes.recv_cq = queues_[command.receive_queue];
   attributes.srq = command.shared == none ? nullptr : shared_[command.shared];
   attributes.cap = command.cap;
-  attributes.qp_type = IBV_QPT_RC;
+  attributes.qp_type = command.datagrams != 0 ? IBV_QPT_UD : IBV_QPT_RC;
   attributes.sq_sig_all = static_cast<int>(command.signal_all);
   ibv_qp* const pair = driver().create_qp(domains_[command.domain], &attributes);
   reply.error = pair ? 0 : errno;
@@ -119,8 +140,14 @@ void Party::post_send(const Command& command, Reply& reply) {
     request.opcode = static_cast<ibv_wr_opcode>(work.opcode);
     request.send_flags = work.flags;
     request.imm_data = work.immediate;
-    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-        request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    if (pairs_[command.slot]->qp_type == IBV_QPT_UD) {
+      const auto domain = std::find(domains_.begin(), domains_.end(), pairs_[command.slot]->pd);
+      const auto& handles = handles_[static_cast<std::size_t>(domain - domains_.begin())];
+      request.wr.ud.ah = handles[work.operand == 0 ? 0 : 1];
+      request.wr.ud.remote_qpn = static_cast<std::uint32_t>(work.remote);
+      request.wr.ud.remote_qkey = work.remote_key;
+    } else if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+               request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic.remote_addr = work.remote;
       request.wr.atomic.rkey = work.remote_key;
       request.wr.atomic.compare_add = work.operand;
@@ -229,8 +256,10 @@ Reply Party::run(const Command& command) {
       if (reply.error == 0) make_queue(command.slot);
       break;
     case Verb::deallocate_domain:
+      destroy_handles(command.slot);
       reply.error = driver().dealloc_pd(domains_[command.slot]);
       if (reply.error == 0) domains_[command.slot] = driver().alloc_pd(device_.context);
+      make_handles(command.slot);
       break;
     case Verb::scribble:
       for (std::uint32_t index = 0; index < command.bytes; ++index)

@@ -38,7 +38,8 @@ struct Piece {
   std::uint32_t key;
 };
 
-/// A work request.
+/// A work request.  Of a datagram, `remote` is the number of the queue pair that it is for, and
+/// `remote_key` the key of that; with an `operand` other than 0 it goes to another host.
 struct Work {
   std::uint64_t id;
   std::int32_t opcode;
@@ -85,6 +86,7 @@ struct Command {
   std::uint32_t receive_queue = 0;
   std::uint32_t shared = 0;  // none: a private receive queue
   std::uint32_t signal_all = 0;
+  std::uint32_t datagrams = 0;  // 1: a queue pair for these, 0: for a connection
   ibv_qp_cap cap{};
   std::uint32_t access = 0;
   std::uint32_t offset = 0;
@@ -132,6 +134,8 @@ class Party {
 
  private:
   void make_queue(std::uint32_t index);
+  void make_handles(std::uint32_t domain);
+  void destroy_handles(std::uint32_t domain);
   ibv_sge piece_of(const Piece& piece) const;
   void create_pair(const Command& command, Reply& reply);
   void create_shared(const Command& command, Reply& reply);
@@ -143,6 +147,8 @@ class Party {
   Device device_;
   Buffer buffer_;
   std::array<ibv_pd*, domains_count> domains_{};
+  // By domain: to this host, and to another one.
+  std::array<std::array<ibv_ah*, 2>, domains_count> handles_{};
   ibv_comp_channel* channel_;
   std::array<ibv_cq*, queues_count> queues_{};
   std::array<ibv_qp*, pairs_count> pairs_{};
