@@ -93,6 +93,21 @@ TEST(Scan, without_credits_they_would_not) {
   EXPECT_NE(test::HappensBefore(plans, 6, 2).race(), std::nullopt);
 }
 
+/// Rank 0 of an inclusive scan hears from nobody, and so runs ahead.
+TEST(Scan, a_plan_that_claims_to_be_synchronising_is_seen) {
+  std::vector<Plan> plans = scans(3, Prefix::inclusive);
+  for (Plan& plan : plans) {
+    plan.flow_control = FlowControl::synchronising;
+    std::erase_if(plan.steps, [](const Step& step) {
+      return step.action == Action::await_credit ||
+             (step.action == Action::put && step.payloads == 0);
+    });
+  }
+  const std::optional<std::string> violation = first_violation(plans, Promise::scan);
+  ASSERT_NE(violation, std::nullopt);
+  EXPECT_NE(violation->find("is declared synchronising"), std::string::npos) << *violation;
+}
+
 TEST(Scan, another_order_or_another_rank_is_seen) {
   EXPECT_NE(first_violation(scans(3, Prefix::inclusive), Promise::exscan), std::nullopt);
   EXPECT_NE(first_violation(scans(3, Prefix::exclusive), Promise::scan), std::nullopt);

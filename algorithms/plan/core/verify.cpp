@@ -491,9 +491,10 @@ std::optional<std::string> first_violation(std::span<const Plan> plans, Promise 
   // Acknowledged plans keep each pair of peers in step, whoever else has entered.
   if (plans[0].flow_control == FlowControl::acknowledged) return {};
   const bool one_way = plans[0].flow_control == FlowControl::one_way;
-  // These plans give every rank something of all the others, so the run above has already shown
-  // that no rank completes before all have entered.
-  if (!one_way && root == no_rank) return {};
+  // Plans without a root give every rank something of all the others, so the run above has already
+  // shown that no rank completes before all have entered; but prefixes are of the ranks before.
+  const bool is_prefix = promise == Promise::scan || promise == Promise::exscan;
+  if (!one_way && root == no_rank && !is_prefix) return {};
   const Violation not_synchronising = Run(plans, Promise::barrier, no_rank).violation();
   if (one_way && !not_synchronising)
     return "is declared one-way, but no rank completes before all have entered: synchronising";
