@@ -53,7 +53,7 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
   const VerifyOptions how{.seed = options.seed,
                           .model = is_asked(VerifiedPart::model),
                           .race = is_asked(VerifiedPart::race),
-                          .neighbours = is_asked(VerifiedPart::neighbours),
+                          .nearby = is_asked(VerifiedPart::nearby),
                           .ranks_max = verified_ranks_max};
   const std::vector<CellResult> results = verify_choices(
       cells, how, [&](const CellResult& result, std::size_t done, std::size_t count) {
@@ -74,7 +74,7 @@ Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& pro
   switch (part) {
     case VerifiedPart::model:
     case VerifiedPart::race:
-    case VerifiedPart::neighbours:
+    case VerifiedPart::nearby:
       return verify_grid(options, progress);
     case VerifiedPart::fit: {
       constexpr std::uint32_t seeds = 200;

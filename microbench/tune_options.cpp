@@ -23,10 +23,10 @@ constexpr Collective every_tuned[] = {
     Collective::allgather, Collective::alltoall, Collective::reduce_scatter, Collective::gather,
     Collective::scatter,   Collective::scan,     Collective::exscan};
 
-constexpr VerifiedPart every_part[] = {VerifiedPart::model,      VerifiedPart::race,
-                                       VerifiedPart::neighbours, VerifiedPart::fit,
-                                       VerifiedPart::noise,      VerifiedPart::time};
-constexpr const char* default_verified = "model,race,neighbours";
+constexpr VerifiedPart every_part[] = {VerifiedPart::model,  VerifiedPart::race,
+                                       VerifiedPart::nearby, VerifiedPart::fit,
+                                       VerifiedPart::noise,  VerifiedPart::time};
+constexpr const char* default_verified = "model,race,nearby";
 
 constexpr double budget_seconds_min = 1, budget_seconds_max = 7 * 24 * 3600;
 
@@ -125,7 +125,7 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
            "without any machine, print how far tuning keeps what it promises, and what misses a "
            "bound; exit status 3 if something does.  How far choices are from the best ones, over "
            "a grid of networks, shapes and sizes, which takes hours unless there is a --budget: "
-           "model, by the model alone; race, after a race; neighbours, by findings of other bytes "
+           "model, by the model alone; race, after a race; nearby, by findings of other bytes "
            "and nodes.  These take seconds to a minute: fit, parameters and their intervals from "
            "samples with noise; "
            "noise, races with noise; time, what choosing takes");
@@ -340,7 +340,7 @@ void understand(const Words& words, TuneOptions& options) {
 }  // namespace
 
 const char* name_of(VerifiedPart part) noexcept {
-  constexpr const char* names[] = {"model", "race", "neighbours", "fit", "noise", "time"};
+  constexpr const char* names[] = {"model", "race", "nearby", "fit", "noise", "time"};
   return names[static_cast<std::size_t>(part)];
 }
 

@@ -18,17 +18,17 @@ enum class TuneMode : std::uint8_t { tune, check, show, explain, verify, diff, r
 
 /// What --verify judges.
 enum class VerifiedPart : std::uint8_t {
-  model,       // what is chosen by prices alone ...
-  race,        // ... after a race of the call itself ...
-  neighbours,  // ... and by findings of other bytes and nodes, over a grid of calls
-  fit,         // parameters of networks and their intervals
-  noise,       // races of candidates whose times are known
-  time,        // what choosing takes
+  model,   // what is chosen by prices alone ...
+  race,    // ... after a race of the call itself ...
+  nearby,  // ... and by findings of other bytes and nodes, over a grid of calls
+  fit,     // parameters of networks and their intervals
+  noise,   // races of candidates whose times are known
+  time,    // what choosing takes
 };
 const char* name_of(VerifiedPart part) noexcept;
 /// Whether a part is about the cells of the grid, of which a budget may leave some out.
 constexpr bool is_about_grid(VerifiedPart part) noexcept {
-  return part <= VerifiedPart::neighbours;
+  return part <= VerifiedPart::nearby;
 }
 
 struct TuneOptions : RankOptions {

@@ -184,8 +184,8 @@ const char* name_of(ChosenBy way) noexcept {
       return "model";
     case ChosenBy::race:
       return "race";
-    case ChosenBy::neighbours:
-      return "neighbours";
+    case ChosenBy::nearby:
+      return "nearby";
   }
   return "?";
 }
@@ -196,7 +196,7 @@ RegretBound bound_of(ChosenBy way) noexcept {
       break;
     case ChosenBy::race:
       return {0.01, 0.03};
-    case ChosenBy::neighbours:
+    case ChosenBy::nearby:
       return {0.03, 0.1};
   }
   return {0.01, 0.1};
@@ -320,9 +320,9 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
   };
   if (options.model) take(ChosenBy::model, model);
   if (options.race) take(ChosenBy::race, after_races({cell}, known, network, options.seed));
-  if (options.neighbours)
-    take(ChosenBy::neighbours,
-         after_races(tuned_neighbours(cell, options.ranks_max), known, network, options.seed));
+  if (options.nearby)
+    take(ChosenBy::nearby,
+         after_races(tuned_nearby(cell, options.ranks_max), known, network, options.seed));
 
   // Every row and variant, and every vector of few ranks.
   const std::vector<Choice> rivals = tune::rivals(request, topology, network);
@@ -401,7 +401,7 @@ const char* words_of(ChosenBy way) {
       break;
     case ChosenBy::race:
       return "a race";
-    case ChosenBy::neighbours:
+    case ChosenBy::nearby:
       return "findings of other bytes and nodes";
   }
   return "the model alone";

@@ -59,12 +59,12 @@ plan::Picoseconds time_of(const tune::Choice& choice, const ChoiceCell& cell,
 
 /// By what a cell is chosen.
 enum class ChosenBy : std::uint8_t {
-  model,       // prices on the machine as it is known
-  race,        // a race of this cell
-  neighbours,  // findings of cells with other bytes and other numbers of nodes
+  model,   // prices on the machine as it is known
+  race,    // a race of this cell
+  nearby,  // findings of cells with other bytes and other numbers of nodes
 };
 inline constexpr std::array every_way_of_choosing = {ChosenBy::model, ChosenBy::race,
-                                                     ChosenBy::neighbours};
+                                                     ChosenBy::nearby};
 const char* name_of(ChosenBy way) noexcept;
 
 struct CellResult {
@@ -94,8 +94,8 @@ struct VerifyOptions {
   /// Candidates whose price is more than this many times that of the cheapest are not followed.
   double followed_up_to = 2;
   /// The ways of choosing that are looked at.
-  bool model = true, race = false, neighbours = false;
-  std::uint32_t ranks_max = 768;  // of a neighbour
+  bool model = true, race = false, nearby = false;
+  std::uint32_t ranks_max = 768;  // of a cell nearby
 };
 
 /// Looks at a cell whose choice is made from what is known of a machine that is `truth`.

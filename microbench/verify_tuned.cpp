@@ -44,7 +44,7 @@ tune::Finding found_for(const ChoiceCell& cell, const tune::Knowledge& known,
   return finding_of(request, topology, racers.choices, result);
 }
 
-std::vector<ChoiceCell> tuned_neighbours(const ChoiceCell& cell, std::uint32_t ranks_max) {
+std::vector<ChoiceCell> tuned_nearby(const ChoiceCell& cell, std::uint32_t ranks_max) {
   constexpr std::array<std::uint64_t, 10> tuned_nodes = {2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   const std::uint64_t bytes = cell.request().bytes();
   const std::vector<std::uint64_t> sizes = cell.collective == tune::Collective::barrier
@@ -58,11 +58,11 @@ std::vector<ChoiceCell> tuned_neighbours(const ChoiceCell& cell, std::uint32_t r
     for (const std::uint64_t size : sizes)
       for (const Agreement agreement : agreements_of(cell.collective)) {
         if (size > tuned_buffer_bytes_max / blocks) continue;
-        ChoiceCell neighbour = cell;
-        neighbour.nodes = static_cast<std::uint32_t>(nodes);
-        neighbour.bytes = size * blocks;
-        neighbour.agreement = agreement;
-        cells.push_back(neighbour);
+        ChoiceCell near_one = cell;
+        near_one.nodes = static_cast<std::uint32_t>(nodes);
+        near_one.bytes = size * blocks;
+        near_one.agreement = agreement;
+        cells.push_back(near_one);
       }
   }
   return cells;

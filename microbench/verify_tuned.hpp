@@ -19,7 +19,7 @@ tune::Finding found_for(const ChoiceCell& cell, const tune::Knowledge& known,
 /// Cells that tutti-tune would race by default, if it ran on 2, 4, 8, 16, ... nodes: the nearest
 /// above and below a cell, along bytes and nodes, of all agreements.  None has the bytes or the
 /// nodes of the cell, and none more than `ranks_max` ranks.
-std::vector<ChoiceCell> tuned_neighbours(const ChoiceCell& cell, std::uint32_t ranks_max);
+std::vector<ChoiceCell> tuned_nearby(const ChoiceCell& cell, std::uint32_t ranks_max);
 
 /// What a program knows that has a file with findings for these cells.
 tune::Knowledge after_races(const std::vector<ChoiceCell>& cells, const tune::Machine& known,

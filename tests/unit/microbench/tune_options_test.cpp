@@ -121,7 +121,7 @@ TEST(TuneOptions, what_does_nothing_is_refused) {
 TEST(TuneOptions, what_is_verified) {
   using Parts = std::vector<VerifiedPart>;
   EXPECT_EQ(parse({"--verify"}).mode, TuneMode::verify);
-  const Parts grid{VerifiedPart::model, VerifiedPart::race, VerifiedPart::neighbours};
+  const Parts grid{VerifiedPart::model, VerifiedPart::race, VerifiedPart::nearby};
   EXPECT_EQ(parse({"--verify"}).verified, grid);
   const TuneOptions short_run = parse({"--verify", "--budget", "2", "--seed", "5"});
   EXPECT_EQ(short_run.verified, grid);
@@ -130,16 +130,16 @@ TEST(TuneOptions, what_is_verified) {
             (Parts{VerifiedPart::noise, VerifiedPart::fit}));
   EXPECT_EQ(parse({"--verify=time,race", "--budget", "9"}).verified,
             (Parts{VerifiedPart::time, VerifiedPart::race}));
-  for (const VerifiedPart part : {VerifiedPart::model, VerifiedPart::race, VerifiedPart::neighbours,
+  for (const VerifiedPart part : {VerifiedPart::model, VerifiedPart::race, VerifiedPart::nearby,
                                   VerifiedPart::fit, VerifiedPart::noise, VerifiedPart::time})
     EXPECT_EQ(parse({"--verify", name_of(part)}).verified, Parts{part});
   expect_refused({"--verify", "modal"},
-                 {"--verify=\"modal\"", "one of model, race, neighbours, fit, noise, time"});
+                 {"--verify=\"modal\"", "one of model, race, nearby, fit, noise, time"});
   expect_refused({"--verify", "fit,"}, {"--verify=\"\"", "model"});
   expect_refused({"--verify", ""}, {"--verify=\"\"", "model"});
   expect_refused({"--verify", "fit,time,fit"}, {"--verify=\"fit,time,fit\"", "fit is there twice"});
   expect_refused({"--verify", "fit,noise", "--budget", "5"},
-                 {"--budget with --verify fit,noise", "model,race,neighbours", "leave it out"});
+                 {"--budget with --verify fit,noise", "model,race,nearby", "leave it out"});
   expect_refused({"--verify", "--show", "t"}, {"--show with --verify", "leave one out"});
   expect_refused({"--verify", "fit", "race"}, {"race"});
 }

@@ -62,10 +62,10 @@ TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
 TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
   std::size_t with_both = 0;
   for (const ChoiceCell& cell : sample_of_choices(grid_of_choices(768), 2000, 3)) {
-    const std::vector<ChoiceCell> neighbours = tuned_neighbours(cell, 300);
+    const std::vector<ChoiceCell> nearby = tuned_nearby(cell, 300);
     std::set<std::string> seen;
     std::set<bool> more_nodes, more_bytes;
-    for (const ChoiceCell& one : neighbours) {
+    for (const ChoiceCell& one : nearby) {
       EXPECT_TRUE(seen.insert(one.text()).second) << one.text();
       EXPECT_TRUE(one.collective == cell.collective && one.preset == cell.preset &&
                   one.ranks_per_node == cell.ranks_per_node);
@@ -79,7 +79,7 @@ TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
       more_bytes.insert(bytes > of_cell);
     }
     const std::size_t agreements = tune::combines(cell.collective) ? 3 : 1;
-    EXPECT_LE(neighbours.size(), 4 * agreements) << cell.text();
+    EXPECT_LE(nearby.size(), 4 * agreements) << cell.text();
     with_both += more_nodes.size() == 2 && more_bytes.size() == 2 ? 1 : 0;
   }
   EXPECT_GT(with_both, 1000u);
@@ -89,9 +89,9 @@ TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
 TEST(VerifyChoices, after_races_and_by_findings_of_neighbours_are_near_the_least) {
   const std::vector<CellResult> results =
       verify_choices(sample_of_choices(grid_of_choices(128), 100, 21),
-                     {.model = false, .race = true, .neighbours = true, .ranks_max = 256});
+                     {.model = false, .race = true, .nearby = true, .ranks_max = 256});
   std::printf("%s%s", regret_table_of(results).c_str(), misses_of(results).c_str());
-  for (const ChosenBy way : {ChosenBy::race, ChosenBy::neighbours}) {
+  for (const ChosenBy way : {ChosenBy::race, ChosenBy::nearby}) {
     const RegretSummary regrets = regrets_of(results, way);
     EXPECT_EQ(regrets.cells, results.size());
     EXPECT_LE(regrets.median, bound_of(way).median) << name_of(way);
@@ -106,7 +106,7 @@ TEST(VerifyChoices, what_misses_a_bound_is_counted_and_listed) {
     result.least = 100'000'000;
     result.best = "best";
     result.by(ChosenBy::race) = {"best", 100'000'000};
-    result.by(ChosenBy::neighbours) = {"near", 104'000'000};
+    result.by(ChosenBy::nearby) = {"near", 104'000'000};
   }
   results[7].by(ChosenBy::race) = {"far", 104'000'000};
   results[8].by(ChosenBy::race) = {"farther", 150'000'000};
@@ -116,7 +116,7 @@ TEST(VerifyChoices, what_misses_a_bound_is_counted_and_listed) {
   EXPECT_DOUBLE_EQ(race.high, 0);
   EXPECT_DOUBLE_EQ(race.worst, 0.5);
   EXPECT_EQ(race.over, 2u);
-  EXPECT_EQ(regrets_of(results, ChosenBy::neighbours).over, 0u);
+  EXPECT_EQ(regrets_of(results, ChosenBy::nearby).over, 0u);
   EXPECT_NE(
       regret_table_of(results).find("| a race | 200 | 0.00 % | 1 % | 0.00 % | 50.0 % | 3 % | 2 |"),
       std::string::npos)
