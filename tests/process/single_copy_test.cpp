@@ -476,7 +476,8 @@ TEST(SingleCopy, ranks_of_a_node_that_were_split_off_go_by_its_figures) {
   }
 }
 
-/// A rank whose size is given does not measure, and a rank that measures does not wait long for it.
+/// A rank whose size is given follows a leader that measures copies, and hears of the difference
+/// when an operation is made.
 TEST(SingleCopy, one_that_was_told_may_meet_one_that_measures) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_of(2, 0);

@@ -15,12 +15,12 @@
 namespace tutti::runtime {
 namespace {
 
-/// The window of a rank, here a thread of this process.
-struct Window {
+/// The memory that a rank offers its neighbours, here all in this process.
+struct Offered {
   static constexpr std::size_t bytes = 4096;
 
-  explicit Window(std::uint64_t nonce)
-      : file(::memfd_create("window", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+  explicit Offered(std::uint64_t nonce)
+      : file(::memfd_create("offered", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
         mapping(std::make_shared<detail::Mapping>(map(file.get()), bytes)),
         offered(nonce, mapping, file.get()) {
     EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
@@ -43,11 +43,11 @@ struct Heard {
 };
 Heard meet(std::uint32_t self, std::optional<std::size_t> single_copy_bytes,
            std::optional<double> word_ns) {
-  const Window windows[] = {Window(40 + self), Window(50 + self)};
+  const Offered all_offered[] = {Offered(40 + self), Offered(50 + self)};
   std::vector<NeighbourCard> cards;
-  for (const Window& window : windows)
+  for (const Offered& one : all_offered)
     cards.push_back(
-        {.host = bootstrap::host_identity(), .domain = 0, .mapping = window.offered.card()});
+        {.host = bootstrap::host_identity(), .domain = 0, .mapping = one.offered.card()});
   ContextSettings settings;
   settings.single_copy_bytes = single_copy_bytes;
   shm::Wakers wakers;

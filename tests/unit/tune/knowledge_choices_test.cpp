@@ -322,7 +322,7 @@ TEST(ChoiceNames, that_nothing_has_are_refused) {
   }
 }
 
-TEST(Candidates, are_the_choice_other_families_neighbours_and_a_uniform_vector) {
+TEST(Candidates, are_the_choice_other_families_and_the_cheapest_beside_it) {
   const CollectiveRequest request = allreduce_of(8);
   const Topology topology = nodes_of(24);
   const std::vector<Choice> found = candidates(request, topology, Knowledge(), 8);
