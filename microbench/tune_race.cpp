@@ -133,19 +133,20 @@ tune::RaceResult run_alone(const std::function<plan::Picoseconds()>& sample,
   return result;
 }
 
-void price_anew(tune::Finding& finding, const RaceTrack& track) {
+void price_anew(tune::Finding& finding, const RaceTrack& track, std::size_t messages_max) {
   const tune::Topology topology = track.communicator.implementation().topology();
   std::optional<tune::CollectiveRequest> request;
   for (const Collective one : tuned_collectives())
     if (tuned_as(one) == finding.collective && finding.nodes == topology.node_count() &&
         finding.ranks_per_node == topology.largest_node())
       request = request_of({one, finding.bytes, finding.agreement}, track);
+  if (track.exchange.self() != Rank{0}) return;  // which writes them
   if (request && tune::operator_class_of(*request) != finding.operators) request.reset();
   const auto price = [&](tune::Timing& timing) {
     timing.predicted = 0;
     if (!request) return;
     if (const auto choice = choice_named(timing.choice, *request, topology, track.machine))
-      timing.predicted = choice->expected(tune::messages_of_finding_max);
+      timing.predicted = choice->expected(messages_max);
   };
   price(finding.winner);
   for (tune::Timing& other : finding.others) price(other);

@@ -25,6 +25,7 @@
 #include "microbench/tune_summary.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/tuning_table.hpp"
+#include "tune/plan_time.hpp"
 #include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
@@ -119,7 +120,10 @@ class TuneRun {
     race_cells(machine);
     const RaceTrack track = track_on(machine);
     for (tune::Finding& kept : tuning_.findings)
-      if (!is_replaced(kept)) price_anew(kept, track);
+      if (!is_replaced(kept))
+        price_anew(kept, track,
+                   budget_.left().count() > 0 ? tune::messages_of_finding_max
+                                              : tune::messages_followed_max);
     finish();
     return 0;
   }

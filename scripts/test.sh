@@ -147,10 +147,10 @@ case $mode in
     # streams of calls are about processes, which it cannot look across, and so are ranks of a node; bits
     # and schedules are about numbers, latency about time; blocks, roots and segments give the same threads
     # other plans.  The ways to another process's memory differ in one test.  First calls and isolation have no
-    # threads; zero copy and collectives that sleep are left to the address sanitizer and the optimised code.
+    # threads.
     run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
       -LE "$sanitized|$computing|device" \
-      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|first_call|isolation|nodes|rooted|segments|zero_copy|collectives_block)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
+      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|first_call|isolation|nodes|rooted|segments)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
       -j "$(nproc)"
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to

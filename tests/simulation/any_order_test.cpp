@@ -125,9 +125,9 @@ TEST(AnyOrder, a_step_that_reads_knows_whom_it_reads_from) {
                          inputs(5));
     if (slots_of(plans) != planned) ++swaps;
     for (const plan::Plan& plan : plans) {
-      Givers awaited = givers_of(plan, plan::Action::await);
+      const Givers awaited = givers_of(plan, plan::Action::await);
       for (const auto& [slot, giver] : givers_of(plan, plan::Action::combine))
-        EXPECT_EQ(giver, awaited[slot]) << "seed " << seed << ", slot " << slot;
+        EXPECT_EQ(giver, awaited.at(slot)) << "seed " << seed << ", slot " << slot;
     }
   }
   EXPECT_GT(swaps, 0u);

@@ -92,9 +92,9 @@ TEST(Staging, finds_a_message_where_its_sender_tells) {
   one.staging.find(one.memory, 1, 1);  // a slot without a message that is staged
 }
 
-TEST(StagingDeath, a_place_outside_of_the_senders_window_is_not_read) {
+TEST(StagingDeath, a_place_outside_of_what_the_sender_shares_is_not_read) {
   OneSender one(97);
-  EXPECT_DEATH(one.staging.find(one.memory, 0, 0), "lies in its window");
+  EXPECT_DEATH(one.staging.find(one.memory, 0, 0), "lies in its mapping");
 }
 
 }  // namespace
