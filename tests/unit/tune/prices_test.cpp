@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
 #include <tuple>
 #include <tutti/detail/enumerators.hpp>
@@ -143,9 +144,9 @@ TEST(Prices, of_whole_payloads_in_lanes_are_what_they_take) {
       }
 }
 
-// Where network and memory take about as long, shorter pieces do not hide one behind the other; and
-// of halvings among other numbers than powers of two, a rank sends no more than the most of each
-// round together.
+// Where network and memory take about as long, shorter pieces do not hide one behind the other.
+// Halvings among other numbers than powers of two are priced too high rather than too low: ranks
+// send in some rounds, and wait in others, as only the events tell.
 TEST(Prices, of_parts_in_lanes_are_about_what_they_take) {
   for (const auto& [preset, nodes, ranks, bytes] : {std::tuple{"roce25", 9u, 4u, 64u << 10},
                                                     {"fdr", 8u, 8u, 1u << 20},
@@ -166,7 +167,11 @@ TEST(Prices, of_parts_in_lanes_are_about_what_they_take) {
       const plan::Picoseconds time =
           plan_time({request, topology, network}, [&](Rank self) { return rival.plan(self); });
       const double quotient = static_cast<double>(time) / static_cast<double>(rival.cost());
-      EXPECT_GE(quotient, 0.85) << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
+      const bool may_be_too_high =
+          variant.across && variant.across->row().algorithm == Algorithm::canonical_halving &&
+          !std::has_single_bit(nodes);
+      EXPECT_GE(quotient, may_be_too_high ? 0.55 : 0.85)
+          << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
       EXPECT_LE(quotient, 1.15) << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
       ++seen;
     }
