@@ -34,7 +34,7 @@ std::string infiniband_of(std::uint64_t subnet) {
   return text;
 }
 
-/// What is impossible in this card, which was garbled on the way or comes from a faulty device;
+/// Says what is impossible in this card, if it was garbled on the way or a faulty device gave it;
 /// empty if nothing is.
 std::string fault_of(const PortCard& card) {
   if (card.path_mtu < IBV_MTU_256 || card.path_mtu > IBV_MTU_4096)

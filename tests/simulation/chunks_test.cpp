@@ -72,6 +72,19 @@ bool expect_right(const Case& one) {
   return true;
 }
 
+/// The first element that is not what all ranks contributed together on each of them; `elements`:
+/// all are.
+std::size_t first_wrong(const test::Job& job, std::uint32_t rank_count, std::size_t elements,
+                        const std::vector<Bytes>& targets) {
+  for (std::size_t i = 0; i < elements; ++i)
+    for (const Bytes& target : targets) {
+      std::uint64_t result = 0;
+      std::memcpy(&result, target.data() + 8 * i, 8);
+      if (result != job.expected(rank_count, 1, i)) return i;
+    }
+  return elements;
+}
+
 TEST(Chunks, give_what_the_whole_payload_gives) {
   const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
   int cases = 0;
@@ -187,13 +200,8 @@ TEST(Chunks, of_lanes_by_reference_give_what_others_give) {
                                                                  .in_place = in_place,
                                                                  .seed = elements + 2},
                                                                 sources);
-        for (const Bytes& target : targets)
-          for (std::size_t i = 0; i < elements; ++i) {
-            std::uint64_t result = 0;
-            std::memcpy(&result, target.data() + 8 * i, 8);
-            ASSERT_EQ(result, job.expected(shape.rank_count, 1, i))
-                << sizes.size() << " nodes, " << pieces << " pieces, element " << i;
-          }
+        EXPECT_EQ(first_wrong(job, shape.rank_count, elements, targets), elements)
+            << sizes.size() << " nodes, " << pieces << " pieces";
       }
 }
 
@@ -228,14 +236,8 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
                                                                  .any_order = turns == 3,
                                                                  .seed = elements + turns},
                                                                 sources);
-        for (const Bytes& target : targets)
-          for (std::size_t i = 0; i < elements; ++i) {
-            std::uint64_t result = 0;
-            std::memcpy(&result, target.data() + 8 * i, 8);
-            ASSERT_EQ(result, job.expected(shape.rank_count, 1, i))
-                << sizes.size() << " nodes, " << turns << " turns, " << chunks
-                << " chunks, element " << i;
-          }
+        EXPECT_EQ(first_wrong(job, shape.rank_count, elements, targets), elements)
+            << sizes.size() << " nodes, " << turns << " turns, " << chunks << " chunks";
       }
 }
 
