@@ -158,6 +158,23 @@ constexpr Setting table[] = {
      "There can be up to 8 devices of up to 4 ports."},
     {software_device, "TUTTI_SOFT_LINK_DOWN", "soft1:2,...", "none",
      "Which ports of software devices have a link that is down.", ""},
+
+    {mpi_programs, "TUTTI_MPI", "off|on|verify|report", "on",
+     "What libtutti-mpi does with the collectives of a program that it was loaded into.",
+     "off: MPI does all of them. on: tutti does those that it can. verify: both do, and results are "
+     "compared. report: MPI does all of them; they are counted and timed. It and the following have "
+     "to be alike on all ranks; where they are not, MPI does everything."},
+    {mpi_programs, "TUTTI_MPI_AFTER", "a number", "3",
+     "How many calls of a kind are left to MPI before tutti makes an operation for them.",
+     "Calls of one collective with one operator, type, size and root on one communicator are of a "
+     "kind. Small payloads count as if they were as long as the next power of two."},
+    {mpi_programs, "TUTTI_MPI_BYTES", "bytes, e.g. 64K", "1M",
+     "Up to how many bytes a call is taken.", ""},
+    {mpi_programs, "TUTTI_MPI_COMMUNICATORS", "a number", "64",
+     "On how many communicators of a process calls are taken at the same time.",
+     "Where one rank of a communicator has as many already, the calls of all its ranks pass."},
+    {mpi_programs, "TUTTI_MPI_TABLE", "0|1", "0",
+     "Whether rank 0 prints at the end how many calls were taken, and why others were not.", ""},
 };
 
 }  // namespace
@@ -167,9 +184,10 @@ std::span<const Setting> settings() noexcept {
 }
 
 const char* name_of(SettingGroup group) noexcept {
-  return detail::name_in<software_device>({"Device, memory, set-up", "Messages and waiting",
-                                           "Nodes", "The tcp bootstrap", "The software device"},
-                                          group);
+  return detail::name_in<mpi_programs>(
+      {"Device, memory, set-up", "Messages and waiting", "Nodes", "The tcp bootstrap",
+       "The software device", "Unmodified MPI programs"},
+      group);
 }
 
 }  // namespace tutti::runtime

@@ -14,6 +14,7 @@ enum class SettingGroup : std::uint8_t {
   nodes,
   tcp_bootstrap,
   software_device,
+  mpi_programs,
 };
 
 struct Setting {

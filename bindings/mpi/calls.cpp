@@ -1,0 +1,197 @@
+#include "calls.hpp"
+
+#include "handles.hpp"
+#include "interposer.hpp"
+#include "running.hpp"
+#include "signature.hpp"
+
+namespace tutti::interposer {
+namespace {
+
+/// The arguments of a call that was taken, and what does it.  A call with the same ones is taken
+/// without looking anything up.
+struct FastWay {
+  MPI_Comm communicator{};
+  MPI_Datatype type{};
+  MPI_Op op{};
+  std::int64_t count = -1;
+  int root = 0;
+  Shape* shape = nullptr;
+  std::size_t bytes = 0;   // of the call's payload
+  bool is_staged = false;  // the operation has more elements than the call
+  bool is_root = false;
+};
+constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce;
+
+/// What of the program's buffers this rank reads, and what it writes.
+struct Buffers {
+  const void* source;
+  void* target;
+};
+Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept {
+  if (source == MPI_IN_PLACE) source = target;
+  if (collective == Collective::broadcast)
+    return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
+  if (collective == Collective::reduce && !is_root) target = nullptr;
+  return {source, target};
+}
+
+void run_call(const FastWay& way, const void* source, void* target) noexcept {
+  Shape& shape = *way.shape;
+  CallCounts& counts = interposer().counts(shape.key.collective);
+  ++counts.taken;
+  counts.bytes_taken += way.bytes;
+  const Buffers buffers = buffers_of(shape.key.collective, way.is_root, source, target);
+  if (way.is_staged)
+    run_staged(shape, way.bytes, buffers.source, buffers.target, way.communicator);
+  else if (shape.key.collective == Collective::broadcast)
+    run(shape, target, target, way.communicator);
+  else
+    run(shape, buffers.source, buffers.target, way.communicator);
+}
+
+void run_fast(const FastWay& way, const void* source, void* target) noexcept {
+  way.shape->count_call();
+  run_call(way, source, target);
+}
+
+Reason reason_of(Passing passing) {
+  switch (passing) {
+    case Passing::intercommunicator:
+      return Reason::intercommunicator;
+    case Passing::alone:
+      return Reason::alone;
+    case Passing::switched_off:
+      return Reason::switched_off;
+    case Passing::too_many:
+    case Passing::failed:
+    case Passing::no:
+      break;
+  }
+  return Reason::communicators;
+}
+
+/// Takes a call of which nothing is remembered, or leaves it.
+bool take(const Call& call, FastWay& last) {
+  Interposer& interposed = interposer();
+  CallCounts& counts = interposed.counts(call.collective);
+  const auto leave = [&](Reason reason) {
+    ++counts.passed[static_cast<std::size_t>(reason)];
+    return false;
+  };
+  if (!interposed.takes_calls()) return leave(interposed.why_not());
+  if (call.communicator == handles().no_comm) return leave(Reason::undefined);
+  ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
+  Signature signature = signature_of(call);
+  if (signature.is_left) return leave(signature.reason);
+  signature.key.collective = call.collective;
+  if (is_rooted(call.collective)) {
+    if (call.root < 0 || static_cast<std::uint32_t>(call.root) >= communicator.rank_count())
+      return leave(Reason::undefined);
+    signature.key.root = call.root;
+  }
+
+  const bool is_root = is_rooted(call.collective) && communicator.rank() == call.root;
+  Shape& shape = communicator.count_call(signature.key);
+  if (!shape.operation) {
+    if (shape.is_refused) return leave(Reason::refused);
+    if (shape.calls <= interposed.settings().after) return leave(Reason::first_calls);
+    const void* const source = call.source == MPI_IN_PLACE ? call.target : call.source;
+    interposed.make_operation(communicator, shape, source, call.target);
+    if (!shape.operation)
+      return leave(shape.is_refused ? Reason::refused : reason_of(communicator.passing()));
+  }
+  shape.type_of_call = call.type;
+  shape.op_of_call = call.op;
+  const FastWay way{.communicator = call.communicator,
+                    .type = call.type,
+                    .op = call.op,
+                    .count = call.count,
+                    .root = call.root,
+                    .shape = &shape,
+                    .bytes = signature.bytes,
+                    .is_staged = shape.key.bytes() != signature.bytes,
+                    .is_root = is_root};
+  if (signature.is_laid_out) {
+    ++counts.taken;
+    counts.bytes_taken += signature.bytes;
+    const Buffers buffers = buffers_of(call.collective, is_root, call.source, call.target);
+    run_laid_out(shape, call, buffers.source, buffers.target);
+    return true;
+  }
+  run_call(way, call.source, call.target);
+  if (signature.is_predefined) last = way;
+  return true;
+}
+
+bool matches(const FastWay& way, std::int64_t count, MPI_Datatype type, MPI_Op op, int root,
+             MPI_Comm communicator) noexcept {
+  return way.communicator == communicator && way.count == count && way.type == type &&
+         way.op == op && way.root == root;
+}
+
+}  // namespace
+
+bool take_barrier(MPI_Comm communicator) noexcept {
+  if (last_barrier.communicator == communicator && last_barrier.count == 0) [[likely]] {
+    run_fast(last_barrier, nullptr, nullptr);
+    return true;
+  }
+  return take({.collective = Collective::barrier, .communicator = communicator}, last_barrier);
+}
+
+bool take_allreduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                    MPI_Op op, MPI_Comm communicator) noexcept {
+  if (matches(last_allreduce, count, type, op, 0, communicator)) [[likely]] {
+    run_fast(last_allreduce, source, target);
+    return true;
+  }
+  return take({.collective = Collective::allreduce,
+               .source = source,
+               .target = target,
+               .count = count,
+               .type = type,
+               .op = op,
+               .communicator = communicator},
+              last_allreduce);
+}
+
+bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                    MPI_Comm communicator) noexcept {
+  if (matches(last_broadcast, count, type, MPI_Op{}, root, communicator)) [[likely]] {
+    run_fast(last_broadcast, buffer, buffer);
+    return true;
+  }
+  return take({.collective = Collective::broadcast,
+               .source = buffer,
+               .target = buffer,
+               .count = count,
+               .type = type,
+               .root = root,
+               .communicator = communicator},
+              last_broadcast);
+}
+
+bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                 int root, MPI_Comm communicator) noexcept {
+  if (matches(last_reduce, count, type, op, root, communicator)) [[likely]] {
+    run_fast(last_reduce, source, target);
+    return true;
+  }
+  return take({.collective = Collective::reduce,
+               .source = source,
+               .target = target,
+               .count = count,
+               .type = type,
+               .op = op,
+               .root = root,
+               .communicator = communicator},
+              last_reduce);
+}
+
+void forget_fast_ways() noexcept {
+  last_barrier = last_allreduce = last_broadcast = last_reduce = {};
+}
+
+}  // namespace tutti::interposer

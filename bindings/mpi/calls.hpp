@@ -1,0 +1,22 @@
+// The collectives that are taken.  Each function returns whether it took the call, which is then
+// done; the caller passes what was not taken to MPI.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+
+namespace tutti::interposer {
+
+bool take_barrier(MPI_Comm communicator) noexcept;
+bool take_allreduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                    MPI_Op op, MPI_Comm communicator) noexcept;
+bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                    MPI_Comm communicator) noexcept;
+bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                 int root, MPI_Comm communicator) noexcept;
+
+/// The arguments of the last calls are remembered with their operations, which may go now.
+void forget_fast_ways() noexcept;
+
+}  // namespace tutti::interposer

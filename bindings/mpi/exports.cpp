@@ -1,0 +1,122 @@
+// The symbols of MPI that this library stands in for.  MPI_X is what programs call, and MPICH's
+// Fortran; PMPI_X what tools call, and Open MPI's Fortran.  What is not taken goes to whoever has
+// the same symbol next.
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "calls.hpp"
+#include "counters.h"
+#include "interposer.hpp"
+#include "loaded_mpi.hpp"
+
+using namespace tutti::interposer;
+
+namespace {
+
+/// Whether this thread is passing a call on: what a tool or MPI itself then calls is no new call.
+thread_local bool is_passing = false;
+
+class Passage {
+ public:
+  Passage() noexcept { is_passing = true; }
+  ~Passage() { is_passing = was_passing_; }
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+
+ private:
+  bool was_passing_ = is_passing;
+};
+
+/// An argument as it arrives.  The program may run on another MPI than this library was built for,
+/// whose handles are longer or shorter; what is passed on must not be cut.
+using Word = std::uintptr_t;
+template <class>
+using WordFor = Word;
+
+template <class Argument>
+Argument argument(Word word) noexcept {
+  if constexpr (std::is_pointer_v<Argument>)
+    return reinterpret_cast<Argument>(word);
+  else
+    return static_cast<Argument>(word);
+}
+
+/// Takes the call whose arguments are those of MPI's `function`, or passes it on to that.
+template <class Take, class... Arguments>
+int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>... words) {
+  if (!is_passing && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
+  const Passage passage;
+  const auto whole_words = reinterpret_cast<void (*)()>(function);
+  return reinterpret_cast<int (*)(WordFor<Arguments>...)>(whole_words)(words...);
+}
+
+}  // namespace
+
+// Both symbols of a collective, under names that do not collide with what mpi.h declares:
+// TUTTI_MPI_EXPORT(name, function that takes it, (parameters), arguments...)
+#define TUTTI_MPI_EXPORT(name, take, parameters, ...)                          \
+  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);   \
+  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name); \
+  extern "C" int tutti_exported_MPI_##name parameters {                        \
+    return take_or_pass(take, next_mpi().name, __VA_ARGS__);                   \
+  }                                                                            \
+  extern "C" int tutti_exported_PMPI_##name parameters {                       \
+    return take_or_pass(take, own_mpi().name, __VA_ARGS__);                    \
+  }
+
+TUTTI_MPI_EXPORT(Barrier, take_barrier, (Word a), a)
+TUTTI_MPI_EXPORT(Allreduce, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
+                 c, d, e, f)
+TUTTI_MPI_EXPORT(Bcast, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT(Reduce, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
+                 b, c, d, e, f, g)
+#if MPI_VERSION >= 4
+TUTTI_MPI_EXPORT(Allreduce_c, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a,
+                 b, c, d, e, f)
+TUTTI_MPI_EXPORT(Bcast_c, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT(Reduce_c, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
+                 b, c, d, e, f, g)
+#endif
+
+namespace {
+
+/// MPI_Init and its like by what comes next, and then the beginning of this library.
+template <class Initialize>
+int begin_after(Initialize&& initialize) {
+  if (is_passing) return initialize();
+  const Passage passage;
+  const int result = initialize();
+  if (result == MPI_SUCCESS) interposer().begin();
+  return result;
+}
+
+template <class Finalize>
+int end_before(Finalize&& finalize) {
+  if (!is_passing) interposer().end();
+  const Passage passage;
+  return finalize();
+}
+
+}  // namespace
+
+#define TUTTI_MPI_EXPORT_AROUND(around, name, parameters, arguments) \
+  extern "C" int MPI_##name parameters {                             \
+    return around([&] { return next_mpi().name arguments; });        \
+  }                                                                  \
+  extern "C" int PMPI_##name parameters {                            \
+    return around([&] { return own_mpi().name arguments; });         \
+  }
+
+TUTTI_MPI_EXPORT_AROUND(begin_after, Init, (int* argument_count, char*** arguments),
+                        (argument_count, arguments))
+TUTTI_MPI_EXPORT_AROUND(begin_after, Init_thread,
+                        (int* argument_count, char*** arguments, int required, int* provided),
+                        (argument_count, arguments, required, provided))
+TUTTI_MPI_EXPORT_AROUND(end_before, Finalize, (), ())
+
+int tutti_mpi_calls(const char* function, unsigned long long* taken, unsigned long long* passed) {
+  return interposer().calls(function, *taken, *passed) ? 0 : 1;
+}

@@ -1,0 +1,87 @@
+// The one interposer of a process: whether it takes calls, and the communicators that it knows.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+
+#include "program_communicator.hpp"
+#include "settings.hpp"
+#include "tutti/communicator.hpp"
+
+namespace tutti::interposer {
+
+/// Why a call was left to MPI.
+enum class Reason : std::uint8_t {
+  not_initialized,  // MPI_Init was not seen
+  off,              // TUTTI_MPI=off, or another rank says so
+  threads,          // MPI_THREAD_MULTIPLE
+  intercommunicator,
+  alone,          // one rank
+  switched_off,   // by an info key of the communicator
+  communicators,  // too many, or tutti failed on this one
+  first_calls,    // of their kind
+  empty,          // no elements
+  large,          // above TUTTI_MPI_BYTES
+  undefined,      // MPI defines no such reduction: it says so itself
+  layout,         // a type of which elements begin before their address
+  refused,        // tutti can make no operation for it
+};
+inline constexpr std::size_t reason_count = 13;
+const char* name_of(Reason reason);
+
+struct CallCounts {
+  std::uint64_t taken = 0;
+  std::uint64_t bytes_taken = 0;
+  std::array<std::uint64_t, reason_count> passed = {};
+};
+
+class Interposer {
+ public:
+  /// MPI is initialised.  Collective over MPI_COMM_WORLD.
+  void begin();
+  /// MPI is about to be finalised: forgets everything.  Collective.
+  void end();
+
+  bool takes_calls() const noexcept { return takes_calls_; }
+  Reason why_not() const noexcept { return why_not_; }
+  const Settings& settings() const noexcept { return settings_; }
+  CallCounts& counts(Collective collective) noexcept {
+    return counts_[static_cast<std::size_t>(collective)];
+  }
+
+  /// The sums over reasons; false if no function of this name is taken.
+  bool calls(std::string_view function, unsigned long long& taken,
+             unsigned long long& passed) const noexcept;
+
+  /// What is known of a communicator; made when it is seen first.
+  ProgramCommunicator& communicator(MPI_Comm handle);
+  /// The program frees it.
+  void forget(MPI_Comm handle) noexcept;
+
+  /// As ProgramCommunicator::make_operation.
+  void make_operation(ProgramCommunicator& communicator, Shape& shape, const void* source,
+                      void* target);
+
+ private:
+  Context* context() noexcept;
+
+  bool takes_calls_ = false;
+  Reason why_not_ = Reason::not_initialized;
+  bool has_no_context_ = false;
+  int keyval_ = MPI_KEYVAL_INVALID;
+  std::uint32_t adopted_ = 0;
+  Settings settings_;
+  std::unique_ptr<Context> context_;
+  std::unordered_map<MPI_Comm, std::unique_ptr<ProgramCommunicator>> communicators_;
+  std::array<CallCounts, collective_count> counts_;
+};
+
+Interposer& interposer();
+
+}  // namespace tutti::interposer

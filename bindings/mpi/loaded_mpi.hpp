@@ -1,0 +1,76 @@
+// The MPI that the process has loaded, found at run time: the interposer links no MPI, so that it
+// can be preloaded into programs without one.
+#pragma once
+
+#include <mpi.h>
+
+// What the interposer takes, and passes on where it does not.
+#define TUTTI_MPI_TAKEN(X) \
+  X(Allreduce)             \
+  X(Barrier)               \
+  X(Bcast)                 \
+  X(Reduce)                \
+  X(Init)                  \
+  X(Init_thread)           \
+  X(Finalize)
+// The forms with large counts, of MPI 4.
+#if MPI_VERSION >= 4
+#define TUTTI_MPI_TAKEN_LARGE(X) \
+  X(Allreduce_c)                 \
+  X(Bcast_c)                     \
+  X(Reduce_c)
+#else
+#define TUTTI_MPI_TAKEN_LARGE(X)
+#endif
+// What it calls itself.
+#define TUTTI_MPI_USED(X) \
+  X(Abort)                \
+  X(Allgather)            \
+  X(Comm_create_keyval)   \
+  X(Comm_free_keyval)     \
+  X(Comm_rank)            \
+  X(Comm_set_attr)        \
+  X(Comm_size)            \
+  X(Comm_test_inter)      \
+  X(Iprobe)               \
+  X(Op_commutative)       \
+  X(Pack)                 \
+  X(Query_thread)         \
+  X(Reduce_local)         \
+  X(Type_get_extent)      \
+  X(Type_get_true_extent) \
+  X(Type_size)            \
+  X(Unpack)
+
+namespace tutti::interposer {
+
+/// Functions of one name each: below.Allreduce is MPI_Allreduce of whoever comes after this
+/// library.
+struct MpiFunctions {
+#define TUTTI_MPI_MEMBER(name) decltype(&MPI_##name) name = nullptr;
+  TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
+#undef TUTTI_MPI_MEMBER
+};
+
+/// By MPI's own names (PMPI_...), and by the names that a tool between this library and MPI may
+/// have taken (MPI_...).  Looked up when they are first asked for; if no MPI is loaded the process
+/// is ended with a sentence, because only a call of MPI leads here.
+const MpiFunctions& own_mpi();
+const MpiFunctions& next_mpi();
+
+/// The address of a symbol of the loaded MPI; nullptr if it has none of this name.
+void* function_of_mpi(const char* name);
+void* variable_of_mpi(const char* name);
+
+/// Whether the loaded MPI is of the kind (Open MPI or MPICH) that this library was built for.
+bool is_expected_mpi();
+
+/// Makes progress on what MPI has in flight.
+void progress_mpi();
+
+/// "Open MPI" or "MPICH": what this library was built for.
+extern const char* const expected_mpi;
+
+}  // namespace tutti::interposer

@@ -1,0 +1,117 @@
+#include "program_communicator.hpp"
+
+#include <cstdio>
+
+#include "communicator_exchange.hpp"
+#include "handles.hpp"
+#include "loaded_mpi.hpp"
+#include "tutti/collectives.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::interposer {
+namespace {
+
+Operation make(Communicator& communicator, Shape& shape, const void* source, void* target) {
+  const ShapeKey& key = shape.key;
+  switch (key.collective) {
+    case Collective::barrier:
+      return barrier(communicator);
+    case Collective::allreduce:
+      return allreduce(communicator, {.source = source,
+                                      .target = target,
+                                      .element_count = key.element_count,
+                                      .reduction = shape.reduction()});
+    case Collective::broadcast:
+      return broadcast(communicator, {.buffer = target,
+                                      .bytes = key.bytes(),
+                                      .root = Rank{static_cast<std::uint32_t>(key.root)}});
+    case Collective::reduce:
+      return reduce(communicator, {.source = source,
+                                   .target = target,
+                                   .element_count = key.element_count,
+                                   .reduction = shape.reduction(),
+                                   .root = Rank{static_cast<std::uint32_t>(key.root)}});
+  }
+  throw Error(ErrorCode::unsupported, "no such collective");
+}
+
+}  // namespace
+
+ProgramCommunicator::ProgramCommunicator(MPI_Comm handle) : handle_(handle) {
+  const MpiFunctions& mpi = own_mpi();
+  int is_inter = 0;
+  int rank_count = 0;
+  mpi.Comm_test_inter(handle, &is_inter);
+  mpi.Comm_rank(handle, &rank_);
+  mpi.Comm_size(handle, &rank_count);
+  rank_count_ = static_cast<std::uint32_t>(rank_count);
+  if (is_inter != 0)
+    passing_ = Passing::intercommunicator;
+  else if (rank_count == 1)
+    passing_ = Passing::alone;
+}
+
+Shape& ProgramCommunicator::count_call(const ShapeKey& key) {
+  auto found = shapes_.find(key);
+  if (found == shapes_.end()) {
+    if (shapes_.size() >= shapes_max)
+      std::erase_if(shapes_, [](const auto& entry) { return !entry.second->operation; });
+    found = shapes_.emplace(key, std::make_unique<Shape>(key, calls_)).first;
+  }
+  Shape& shape = *found->second;
+  shape.count_call();
+  return shape;
+}
+
+void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool has_room,
+                                         const void* source, void* target) {
+  if (!communicator_) adopt(context, has_room);
+  if (!communicator_) return;
+  if (operations_ == operations_max) drop_the_oldest(shape);
+  try {
+    // Ranks may come late by any time.
+    own_mpi().Barrier(handle_);
+    shape.operation.emplace(make(*communicator_, shape, source, target));
+    ++operations_;
+  } catch (const Error& error) {  // on all ranks
+    shape.is_refused = true;
+    if (communicator_->failure().status != Status::ok) passing_ = Passing::failed;
+    if (rank_ == 0)
+      std::fprintf(stderr, "tutti: %s of %llu bytes is left to MPI: %s\n",
+                   name_of(shape.key.collective),
+                   static_cast<unsigned long long>(shape.key.bytes()), error.what());
+  }
+}
+
+void ProgramCommunicator::adopt(Context* context, bool has_room) {
+  int can_adopt = context != nullptr && has_room ? 1 : 0;
+  int all_can = 0;
+  own_mpi().Allreduce(&can_adopt, &all_can, 1, handles().int32, handles().min, handle_);
+  if (all_can == 0) {
+    passing_ = Passing::too_many;
+    return;
+  }
+  try {
+    exchange_ = communicator_exchange(handle_);
+    communicator_.emplace(*context, *exchange_);
+  } catch (const Error& error) {  // on all ranks
+    passing_ = Passing::failed;
+    if (rank_ == 0)
+      std::fprintf(stderr, "tutti: collectives of %u ranks are left to MPI: %s\n", rank_count_,
+                   error.what());
+  }
+}
+
+void ProgramCommunicator::drop_the_oldest(const Shape& but) {
+  Shape* oldest = nullptr;
+  for (auto& [key, shape] : shapes_)
+    if (shape->operation && shape.get() != &but &&
+        (oldest == nullptr || shape->last_used < oldest->last_used))
+      oldest = shape.get();
+  if (oldest == nullptr) return;
+  oldest->operation.reset();
+  oldest->calls = 0;
+  --operations_;
+}
+
+}  // namespace tutti::interposer

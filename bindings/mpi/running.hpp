@@ -1,0 +1,26 @@
+// How an operation runs in place of a call: on the program's buffers, or on buffers of its own
+// where these cannot be used.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+
+#include "shape.hpp"
+#include "signature.hpp"
+
+namespace tutti::interposer {
+
+/// Runs the shape's operation to its end, and lets MPI go on meanwhile.  A failure ends the job, as
+/// MPI does when a rank dies.
+void run(Shape& shape, const void* source, void* target, MPI_Comm communicator) noexcept;
+
+/// The same on buffers of the shape, for calls with fewer elements than the operation.  The first
+/// `bytes` of `source`, unless it is nullptr, are copied before, and those of `target` after.
+void run_staged(Shape& shape, std::size_t bytes, const void* source, void* target,
+                MPI_Comm communicator) noexcept;
+
+/// Likewise, where MPI knows how the elements lie.
+void run_laid_out(Shape& shape, const Call& call, const void* source, void* target);
+
+}  // namespace tutti::interposer

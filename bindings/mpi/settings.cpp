@@ -1,0 +1,69 @@
+#include "settings.hpp"
+
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "tutti/status.hpp"
+
+namespace tutti::interposer {
+namespace {
+
+[[noreturn]] void refuse(const char* name, std::string_view value, const char* expected) {
+  throw Error(ErrorCode::invalid_argument,
+              std::string(name) + "=\"" + std::string(value) + "\": expected " + expected);
+}
+
+std::optional<std::string_view> value_of(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+/// A number with an optional K, M or G behind it.
+template <class Number>
+void read_number(const char* name, Number& result, const char* expected) {
+  const std::optional<std::string_view> value = value_of(name);
+  if (!value) return;
+  std::uint64_t number = 0;
+  std::size_t i = 0;
+  for (; i < value->size() && (*value)[i] >= '0' && (*value)[i] <= '9'; ++i) {
+    if (number > std::numeric_limits<std::uint64_t>::max() / 10 - 9) refuse(name, *value, expected);
+    number = number * 10 + static_cast<std::uint64_t>((*value)[i] - '0');
+  }
+  const std::string_view unit = value->substr(i);
+  const unsigned shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
+  if (i == 0 || (shift == 0 && !unit.empty()) ||
+      number > std::uint64_t{std::numeric_limits<Number>::max()} >> shift)
+    refuse(name, *value, expected);
+  result = static_cast<Number>(number << shift);
+}
+
+}  // namespace
+
+Settings settings_of_environment() {
+  Settings settings;
+  if (const auto mode = value_of("TUTTI_MPI")) {
+    if (*mode == "off")
+      settings.mode = Mode::off;
+    else if (*mode == "on")
+      settings.mode = Mode::on;
+    else if (*mode == "verify")
+      settings.mode = Mode::verify;
+    else if (*mode == "report")
+      settings.mode = Mode::report;
+    else
+      refuse("TUTTI_MPI", *mode, "off, on, verify or report");
+  }
+  read_number("TUTTI_MPI_AFTER", settings.after, "a number of calls, such as 3");
+  read_number("TUTTI_MPI_BYTES", settings.bytes_max, "bytes, such as 64K or 1M");
+  read_number("TUTTI_MPI_COMMUNICATORS", settings.communicators_max, "a number, such as 64");
+  if (const auto table = value_of("TUTTI_MPI_TABLE")) {
+    if (*table != "0" && *table != "1") refuse("TUTTI_MPI_TABLE", *table, "0 or 1");
+    settings.table = *table == "1";
+  }
+  return settings;
+}
+
+}  // namespace tutti::interposer

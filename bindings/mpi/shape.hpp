@@ -1,0 +1,82 @@
+// What the calls of one kind have in common, and the operation that does them.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tutti/operation.hpp"
+#include "tutti/reduction.hpp"
+
+namespace tutti::interposer {
+
+enum class Collective : std::uint8_t { barrier, allreduce, broadcast, reduce };
+inline constexpr std::size_t collective_count = 4;
+const char* name_of(Collective collective);  // "MPI_Barrier"
+
+/// Who combines elements.
+enum class Combining : std::uint8_t {
+  none,        // nothing is combined
+  own,         // tutti, by a built-in kernel
+  predefined,  // MPI, by an operator of its own (PMPI_Reduce_local)
+  users,       // MPI, by an operator of the program that does not commute
+  users_any,   // likewise, by one that commutes
+};
+
+/// What decides whether a call is taken, and by which operation.  MPI makes all of it equal on all
+/// ranks: kinds and sizes of types, never handles, layouts or addresses.
+struct ShapeKey {
+  Collective collective = Collective::barrier;
+  Combining combining = Combining::none;
+  std::uint8_t op = 0;    // BuiltIn, or PredefinedOperator::number
+  std::uint8_t type = 0;  // ElementType, or PredefinedType::number
+  std::int32_t root = 0;
+  std::uint32_t element_bytes = 0;
+  std::uint64_t element_count = 0;  // of the operation, which may have more than the call
+  bool operator==(const ShapeKey&) const = default;
+
+  std::uint64_t bytes() const noexcept { return element_count * element_bytes; }
+};
+
+struct HashOfShape {
+  std::size_t operator()(const ShapeKey& key) const noexcept;
+};
+
+/// Payloads up to this size share operations: their number of elements is rounded up to a power of
+/// two.  GMRES alone has some thirty sizes.
+inline constexpr std::size_t rounded_bytes_max = 1024;
+std::uint64_t rounded_count(std::uint64_t count, std::size_t element_bytes) noexcept;
+
+struct Shape {
+  /// `calls_of_communicator` counts all calls of its communicator, of all kinds.
+  Shape(const ShapeKey& its_key, std::uint64_t& calls_of_communicator)
+      : key(its_key), all_calls(calls_of_communicator) {}
+  Shape(const Shape&) = delete;  // the operation points into it
+  Shape& operator=(const Shape&) = delete;
+
+  /// The reduction of its key.  MPI's combine with the type and the operator of the call that runs.
+  Reduction reduction() noexcept;
+
+  /// Every call is counted, also one that is taken without looking: which operation goes for want
+  /// of room follows from it, and has to be the same on all ranks.
+  void count_call() noexcept {
+    ++calls;
+    last_used = ++all_calls;
+  }
+
+  const ShapeKey key;
+  std::uint64_t calls = 0;      // that were taken or passed
+  std::uint64_t last_used = 0;  // which call of the communicator
+  std::uint64_t& all_calls;
+  bool is_refused = false;  // no operation can be made
+  std::optional<Operation> operation;
+  MPI_Datatype type_of_call{};
+  MPI_Op op_of_call{};
+  std::vector<std::byte> source, target;  // where the program's buffers cannot be used
+};
+
+}  // namespace tutti::interposer

@@ -1,0 +1,38 @@
+# tutti_found_mpis: of the MPIs in TUTTI_INSTALL_MPI, the one that this build has found, and others that
+# have a compiler wrapper mpicc.NAME, as on Debian; tutti_NAME_folders and tutti_NAME_libraries are what
+# a source needs that includes its mpi.h.
+set(tutti_found_mpis)
+if(NOT MPI_C_FOUND OR NOT TUTTI_INSTALL_MPI)
+  return()
+endif()
+include(${CMAKE_CURRENT_LIST_DIR}/mpi_name.cmake)
+tutti_mpi_name(own_mpi ${MPI_C_INCLUDE_DIRS})
+# A compiler that is MPI's wrapper (CC=mpicc) would find its own mpi.h before that of another MPI.
+tutti_mpi_name(mpi_of_compiler)
+foreach(name IN LISTS TUTTI_INSTALL_MPI)
+  if(name STREQUAL own_mpi)
+    set(tutti_${name}_folders ${MPI_C_INCLUDE_DIRS})
+    set(tutti_${name}_libraries ${MPI_C_LIBRARIES})
+    list(APPEND tutti_found_mpis ${name})
+    continue()
+  endif()
+  find_program(TUTTI_MPICC_${name} mpicc.${name})
+  mark_as_advanced(TUTTI_MPICC_${name})
+  if(NOT TUTTI_MPICC_${name} OR CMAKE_CROSSCOMPILING OR mpi_of_compiler)
+    continue()
+  endif()
+  # The command that it would run: both MPIs understand -show.
+  execute_process(COMMAND ${TUTTI_MPICC_${name}} -show OUTPUT_VARIABLE command ERROR_QUIET
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  separate_arguments(command UNIX_COMMAND "${command}")
+  set(folders ${command})
+  list(FILTER folders INCLUDE REGEX "^-I")
+  list(TRANSFORM folders REPLACE "^-I" "")
+  list(FILTER command INCLUDE REGEX "^-[lL]")
+  tutti_mpi_name(found ${folders})
+  if(found STREQUAL name)
+    set(tutti_${name}_folders ${folders})
+    set(tutti_${name}_libraries ${command})
+    list(APPEND tutti_found_mpis ${name})
+  endif()
+endforeach()
