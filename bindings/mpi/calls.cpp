@@ -61,6 +61,8 @@ Reason reason_of(Passing passing) {
       return Reason::intercommunicator;
     case Passing::alone:
       return Reason::alone;
+    case Passing::other_job:
+      return Reason::other_job;
     case Passing::switched_off:
       return Reason::switched_off;
     case Passing::too_many:

@@ -50,6 +50,8 @@ const char* name_of(Reason reason) {
       return "intercommunicator";
     case Reason::alone:
       return "one rank";
+    case Reason::other_job:
+      return "with ranks of another MPI_COMM_WORLD";
     case Reason::switched_off:
       return "switched off for the communicator";
     case Reason::communicators:

@@ -23,6 +23,7 @@ enum class Reason : std::uint8_t {
   threads,          // MPI_THREAD_MULTIPLE
   intercommunicator,
   alone,          // one rank
+  other_job,      // with ranks of another MPI_COMM_WORLD
   switched_off,   // by an info key of the communicator
   communicators,  // too many, or tutti failed on this one
   first_calls,    // of their kind
@@ -32,7 +33,7 @@ enum class Reason : std::uint8_t {
   layout,         // a type of which elements begin before their address
   refused,        // tutti can make no operation for it
 };
-inline constexpr std::size_t reason_count = 13;
+inline constexpr std::size_t reason_count = 14;
 const char* name_of(Reason reason);
 
 struct CallCounts {

@@ -1,6 +1,9 @@
 #include "program_communicator.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
+#include <vector>
 
 #include "communicator_exchange.hpp"
 #include "handles.hpp"
@@ -35,6 +38,22 @@ Operation make(Communicator& communicator, Shape& shape, const void* source, voi
   throw Error(ErrorCode::unsupported, "no such collective");
 }
 
+/// Whether all ranks are of this MPI_COMM_WORLD, in which MPI_Init has seen that all have this
+/// library.  All ranks come to the same answer.
+bool is_of_this_job(MPI_Comm handle, std::uint32_t rank_count) {
+  const MpiFunctions& mpi = own_mpi();
+  MPI_Group ranks{}, world{};
+  mpi.Comm_group(handle, &ranks);
+  mpi.Comm_group(handles().world, &world);
+  std::vector<int> own(rank_count), in_world(rank_count);
+  std::iota(own.begin(), own.end(), 0);
+  mpi.Group_translate_ranks(ranks, static_cast<int>(rank_count), own.data(), world,
+                            in_world.data());
+  mpi.Group_free(&ranks);
+  mpi.Group_free(&world);
+  return std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) == in_world.end();
+}
+
 }  // namespace
 
 ProgramCommunicator::ProgramCommunicator(MPI_Comm handle) : handle_(handle) {
@@ -49,6 +68,8 @@ ProgramCommunicator::ProgramCommunicator(MPI_Comm handle) : handle_(handle) {
     passing_ = Passing::intercommunicator;
   else if (rank_count == 1)
     passing_ = Passing::alone;
+  else if (!is_of_this_job(handle, rank_count_))
+    passing_ = Passing::other_job;
 }
 
 Shape& ProgramCommunicator::count_call(const ShapeKey& key) {

@@ -22,7 +22,15 @@ inline constexpr std::size_t operations_max = 32;
 inline constexpr std::size_t shapes_max = 1024;
 
 /// Why the calls of a communicator pass, or no for a reason.
-enum class Passing : std::uint8_t { no, intercommunicator, alone, switched_off, too_many, failed };
+enum class Passing : std::uint8_t {
+  no,
+  intercommunicator,
+  alone,
+  other_job,  // with ranks of another MPI_COMM_WORLD, who may know nothing of tutti
+  switched_off,
+  too_many,
+  failed,
+};
 
 class ProgramCommunicator {
  public:
