@@ -353,7 +353,6 @@ void Chooser::take_cheapest(Choice& choice) const {
   choice.row_ = best->row;
   choice.variant_ = best->variant;
   choice.time_ = best->time;
-  choice.follows_alone_ = follows_ && priced.size() == 1;
 }
 
 Choice Chooser::choose() const {
@@ -703,16 +702,6 @@ std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Choice::by_price
     return left.first < right.first;
   });
   return priced;
-}
-
-plan::Picoseconds Choice::predicted() const {
-  if (row_->cost == nullptr) return 0;
-  if (time_) return *time_;
-  // A choice by name was compared with nothing; among others it might be followed.
-  if (follows_alone_ &&
-      messages_followed(query(), *row_, variant_, first_plan()) <= messages_followed_max)
-    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
-  return cost();
 }
 
 plan::Picoseconds Choice::expected(std::size_t messages_max) const {

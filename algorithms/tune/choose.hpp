@@ -24,12 +24,10 @@ class Choice {
   const Variant& variant() const noexcept { return variant_; }
   /// The price of the row: a closed form.
   plan::Picoseconds cost() const;
-  /// What corrections multiply: the time of its events where choose() follows them, else cost().  0
-  /// where it has no price.
-  plan::Picoseconds predicted() const;
   /// What a finding is compared with: the time of its events if these are not too many, else
-  /// cost().  So findings tell how far the model is off, and not how far a price is off the model,
-  /// which is another thing where choose() follows the events, and for other shapes.
+  /// cost(); 0 where it has no price.  So findings tell how far the model is off, and not how far a
+  /// price is off the model, which is another thing where choose() follows the events, and for
+  /// other shapes.
   plan::Picoseconds expected(std::size_t messages_max) const;
 
   /// What it is for.  Lives as long as the choice.
@@ -75,7 +73,6 @@ class Choice {
   const Row* row_ = nullptr;
   Variant variant_ = {};
   std::optional<plan::Picoseconds> time_ = {};  // as that of its rival
-  bool follows_alone_ = false;                  // it had no rival to be followed with
   std::vector<Rival> rivals_ = {};
   mutable std::shared_ptr<const plan::Plan> first_plan_ = {};  // once somebody asks for it
   std::string machine_ = {};                                   // as words: "on fdr"
