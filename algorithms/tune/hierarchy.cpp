@@ -371,9 +371,7 @@ plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
   const std::uint64_t priced = priced_bytes(bytes);
   const plan::Picoseconds time = plan::lane_turns_time(shape, query.topology.counts(),
                                                        query.network, std::min(priced, at_a_time));
-  if (priced <= at_a_time) return time;
-  return static_cast<plan::Picoseconds>(static_cast<std::uint64_t>(time) / 1000 * priced /
-                                        at_a_time * 1000);
+  return priced <= at_a_time ? time : scaled(time, priced, at_a_time);
 }
 
 /// Lanes that go in turns, with the number of turns and the rounds of the least price.
