@@ -380,10 +380,6 @@ Choice Chooser::choose() const {
   if (faster_by_bits_ > 0)
     remark(choice, "prices are those of a machine that is 2^" + std::to_string(faster_by_bits_) +
                        " times as fast, as 64 bits would not hold those of this one");
-  // Not the row's words: ranks that share nodes look at rows across nodes alone.
-  if (topology_.caches_are_apart && suits_zero_copy_in_nodes(query))
-    remark(choice,
-           "not lanes_zero_copy, wherever buffers lie: CPUs of a node share no cache (measured)");
   return choice;
 }
 

@@ -752,6 +752,13 @@ bool is_zero_copy_in_nodes(const Query& query) {
          suits_zero_copy_in_nodes(query);
 }
 
+std::string why_copied_from_segments(const Query& query) {
+  return query.topology.caches_are_apart && suits_zero_copy_in_nodes(query)
+             ? "not lanes_zero_copy, although buffers lie in segments: CPUs of a node share no "
+               "cache (measured)"
+             : "";
+}
+
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query) {
   constexpr std::size_t turns_max = 8;  // 16 take as long (measured)
   const std::uint32_t rank_count = query.topology.rank_count;
