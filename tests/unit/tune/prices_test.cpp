@@ -84,32 +84,6 @@ TEST(Prices, scaled_are_exact_or_the_longest) {
   EXPECT_EQ(scaled(std::int64_t{1} << 50, 4 << 20, 1 << 12), std::int64_t{1} << 60);
 }
 
-// Many chunks go one after the other, each of which waits for many messages.
-TEST(Prices, of_lanes_in_turns_are_those_of_a_faster_machine_times_as_much) {
-  std::size_t seen = 0;
-  for (const Machine& machine : machines_of_most())
-    for (const Topology& topology :
-         {topology_of(2, 4), topology_of(16, 4), topology_of(8, 32), topology_of(64, 64)})
-      for (const std::uint64_t bytes : {std::uint64_t{4} << 20, std::uint64_t{1} << 62}) {
-        const CollectiveRequest request = request_of(Collective::allreduce, bytes);
-        for (const Choice& rival : rivals(request, topology, machine.network())) {
-          if (rival.variant().turns == 0) continue;
-          const Query query = rival.query();
-          const plan::Picoseconds price = rival.cost();
-          const plan::Picoseconds of_faster =
-              rival.row().cost({request, topology, faster(query.network, 8)}, rival.variant());
-          if (price < plan::Rate::longest)
-            EXPECT_NEAR(static_cast<double>(price) / 256, static_cast<double>(of_faster),
-                        0.01 * static_cast<double>(of_faster))
-                << text_of(request, topology) << ": " << rival.name();
-          else
-            EXPECT_GT(of_faster, price / 300) << text_of(request, topology);
-          ++seen;
-        }
-      }
-  EXPECT_GT(seen, 10u);
-}
-
 TEST(Prices, that_would_overflow_say_so) {
   const Machine machine = machines_of_most().front();
   const auto says = [&](std::uint32_t ranks) {
