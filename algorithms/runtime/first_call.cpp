@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -105,16 +106,11 @@ bool is_worth_timing(const tune::Choice& choice) {
   return choice.cost() <= time_max / first_call_calls_min;
 }
 
-struct Candidate {
-  std::string name;
-  Picoseconds predicted;
-};
-
 /// The choice without first calls, other candidates of the tuner, and the first of all these that
 /// has a vector with 1 to 7 messages in each round, as far as prices let them be worth timing;
 /// alike on all ranks.
-std::vector<Candidate> candidates_to_time(const tune::CollectiveRequest& asked,
-                                          const Communicator::Implementation& communicator) {
+std::vector<tune::Choice> candidates_to_time(const tune::CollectiveRequest& asked,
+                                             const Communicator::Implementation& communicator) {
   const tune::Topology topology = communicator.topology();
   const tune::Knowledge& knowledge = communicator.tuning->knowledge;
   std::vector<tune::Choice> choices =
@@ -123,20 +119,23 @@ std::vector<Candidate> candidates_to_time(const tune::CollectiveRequest& asked,
   for (std::size_t i = 0; i < choices.size() && uniform.empty(); ++i)
     uniform = tune::with_uniform_vectors(choices[i], asked, topology, knowledge);
   choices.insert(choices.end(), uniform.begin(), uniform.end());
-  std::vector<Candidate> found{{choices.front().name(), choices.front().predicted()}};
-  if (!is_worth_timing(choices.front())) return found;
-  for (const tune::Choice& choice : choices) {
-    std::string name = choice.name();
-    const bool is_new = std::none_of(found.begin(), found.end(),
-                                     [&](const Candidate& one) { return one.name == name; });
-    if (is_new && is_worth_timing(choice)) found.push_back({std::move(name), choice.predicted()});
-  }
-  return found;
+  if (!is_worth_timing(choices.front())) return {choices.front()};
+  std::set<std::string> names;
+  std::erase_if(choices, [&](const tune::Choice& choice) {
+    return !is_worth_timing(choice) || !names.insert(choice.name()).second;
+  });
+  return choices;
 }
 
 bool is_virtual(const Communicator::Implementation& communicator) {
   return communicator.context.clock.is_simulated();
 }
+
+/// What a call by a choice takes.
+struct Timed {
+  const tune::Choice* choice;
+  Picoseconds time;
+};
 
 /// What one rank has measured.
 struct Report {
@@ -160,19 +159,17 @@ class FirstCalls {
     auto operation = set_up_or_by_price(trial_);
     if (!trial_.is_trial) return operation;  // it is the user's already
     const tune::CollectiveRequest asked = operation->asked;
-    std::vector<Candidate> candidates = candidates_to_time(asked, communicator_);
-    const std::string first = std::exchange(candidates.front().name, "");  // it is made already
+    const std::vector<tune::Choice> candidates = candidates_to_time(asked, communicator_);
     std::optional<Picoseconds> first_time, best_time;
     std::size_t best = 0;
-    std::vector<tune::Timing> timed;
+    std::vector<Timed> timed;
     if (candidates.size() == 1) give_up(std::exchange(operation, nullptr));  // nothing to compare
     for (std::size_t i = 0; i < candidates.size() && candidates.size() > 1; ++i) {
-      const std::string& name = candidates[i].name;
-      if (i > 0) {
+      if (i > 0) {  // the first one is made already
         // All ranks know how much time they have spent, and that one more takes as much as the
         // quickest one did.
         if (spent_by_slowest_ + quickest_trial_ > time_max) break;
-        operation = make_trial(name);
+        operation = make_trial(candidates[i].name());
       }
       if (!operation) continue;  // refused on all ranks: for example, it does not fit the arena
       const Picoseconds before = spent_by_slowest_;
@@ -180,7 +177,7 @@ class FirstCalls {
       give_up(std::exchange(operation, nullptr));
       quickest_trial_ = std::min(quickest_trial_, spent_by_slowest_ - before);
       if (!time) break;
-      timed.push_back({i == 0 ? first : name, *time, candidates[i].predicted});
+      timed.push_back({&candidates[i], *time});
       if (i == 0) first_time = time;
       const Picoseconds margin =
           is_virtual(communicator_) || !first_time ? 0 : *first_time / margin_share;
@@ -191,9 +188,10 @@ class FirstCalls {
     }
     wait_for_readers(reading_time);
     OperationRequest final = user_;
-    final.only = candidates[best].name;
-    final.chosen_by = words(timed.size(), first, final.only, first_time, best_time);
-    final.chosen_by += append(asked, std::move(timed), best == 0 ? first : final.only);
+    if (best > 0) final.only = candidates[best].name();
+    final.chosen_by =
+        words(timed.size(), candidates.front().name(), final.only, first_time, best_time);
+    final.chosen_by += append(asked, std::move(timed), candidates[best]);
     communicator_.first_calls[key_] = {final.only, final.chosen_by};
     return set_up_or_by_price(final);
   }
@@ -347,8 +345,8 @@ class FirstCalls {
 
   /// Appends what was found to the tuning file, if that is asked for.  Returns what became of it;
   /// nothing on other ranks than the first.
-  std::string append(const tune::CollectiveRequest& asked, std::vector<tune::Timing> timed,
-                     const std::string& best) {
+  std::string append(const tune::CollectiveRequest& asked, std::vector<Timed> timed,
+                     const tune::Choice& best) {
     const Context::Implementation& context = communicator_.context;
     if (!context.settings.tuning_appends || communicator_.exchange.self() != Rank{0} ||
         timed.size() < 2)
@@ -364,36 +362,26 @@ class FirstCalls {
                           .agreement = asked.agreement,
                           .operators = tune::operator_class_of(asked)};
     // The fastest of the others, as a file has room for few.
-    std::stable_sort(timed.begin(), timed.end(), [](const auto& left, const auto& right) {
-      return left.measured < right.measured;
-    });
-    for (tune::Timing& one : timed) {
-      one.measured = std::max<Picoseconds>(one.measured, 1);
-      if (one.choice == best)
-        finding.winner = std::move(one);
-      else if (finding.others.size() < finding_others_max)
-        finding.others.push_back(std::move(one));
+    std::stable_sort(timed.begin(), timed.end(),
+                     [](const Timed& left, const Timed& right) { return left.time < right.time; });
+    for (const Timed& one : timed) {
+      const bool is_best = one.choice == &best;
+      if (!is_best && finding.others.size() == finding_others_max) continue;
+      tune::Timing timing{one.choice->name(), std::max<Picoseconds>(one.time, 1),
+                          one.choice->expected(tune::messages_followed_max)};
+      if (is_best)
+        finding.winner = std::move(timing);
+      else
+        finding.others.push_back(std::move(timing));
     }
     if (finding.winner.choice.empty()) return {};  // what goes by price could not be timed
     finding.is_noisy = !is_virtual(communicator_) && is_close(finding);
-    expect(finding.winner, asked);
-    for (tune::Timing& one : finding.others) expect(one, asked);
     try {
       return "; " + append_finding(file_to_append_to(context.found_table),
                                    fingerprint_of(context.fabric.port(), context.settings),
                                    communicator_.tuning->knowledge.machine, std::move(finding));
     } catch (const std::exception& error) {  // the operation is made all the same, on all ranks
       return std::string("; not appended: ") + error.what();
-    }
-  }
-
-  /// Compares a time with what the model says of the events, as far as they are quickly followed.
-  void expect(tune::Timing& timing, tune::CollectiveRequest asked) const {
-    asked.only = timing.choice;
-    try {
-      timing.predicted = choose(asked, communicator_.topology(), communicator_.tuning->knowledge)
-                             .expected(tune::messages_followed_max);
-    } catch (const Error&) {  // its price is all that is known
     }
   }
 

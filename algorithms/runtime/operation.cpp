@@ -11,6 +11,7 @@
 #include "engine/advance.hpp"
 #include "runtime/wait_policy.hpp"
 #include "tune/choose.hpp"
+#include "tune/hierarchy.hpp"
 
 namespace tutti {
 namespace {
@@ -315,6 +316,14 @@ std::string Operation::Implementation::describe() const {
   return text + ": waiting for send credits";
 }
 
+bool Operation::Implementation::is_in_segments() const noexcept {
+  const engine::RegisterMemory& memory = execution.memory;
+  const auto lies_in_segment = [&](const std::byte* buffer) {
+    return runtime::registered_segment_with(communicator.context, buffer, asked.bytes()) != nullptr;
+  };
+  return lies_in_segment(memory.source) && lies_in_segment(memory.target);
+}
+
 std::string Operation::Implementation::explanation() const {
   std::string text = "chosen: " + plan.algorithm + ", for ranks of a part of the communicator";
   if (is_chosen) {
@@ -328,6 +337,10 @@ std::string Operation::Implementation::explanation() const {
     if (is_by_calls)
       text = "chosen: " + tune::choose(asked, topology, knowledge).name() +
              ", by first calls\n  otherwise " + text;
+    const plan::Network network = knowledge.machine.network();
+    if (const std::string why = tune::why_copied_from_segments({asked, topology, network});
+        is_in_segments() && !why.empty())
+      text += "\n  " + why;
   }
   if (!chosen_by.empty()) text += "\n" + chosen_by;
   return text + "\ntable: " + communicator.tuning->table;

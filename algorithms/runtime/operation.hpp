@@ -114,6 +114,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;
   std::string describe() const;
+  /// Whether its user's buffers lie in segments that are registered.
+  bool is_in_segments() const noexcept;
   std::string explanation() const;
 
  private:

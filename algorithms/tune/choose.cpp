@@ -4,6 +4,7 @@
 #include <cassert>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
@@ -201,6 +202,8 @@ class Chooser {
     follows_ = !topology.shares_cpus;
   }
 
+  /// Takes choices across nodes from there.
+  void know(KnownChoices& known) { known_ = &known; }
   void only_canonical() { only_canonical_ = true; }
   /// Takes the messages that it follows from there.
   void share(std::size_t& budget) { budget_ = &budget; }
@@ -232,7 +235,8 @@ class Chooser {
   static Choice with(const Choice& choice, const Choice::Rival& rival);
 
  private:
-  void add_rivals(Choice& choice, const Row& row, const Row* named, const NameParts& only) const;
+  static void add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
+                         const NameParts& only, bool only_canonical);
   void take_cheapest(Choice& choice) const;
   using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
   void follow(const Choice& choice, Prices& prices) const;
@@ -246,6 +250,7 @@ class Chooser {
   const Corrections* corrections_ = nullptr;
   bool only_canonical_ = false;
   bool follows_ = false;           // the events of few ranks decide between the cheapest
+  KnownChoices* known_ = nullptr;  // nullptr: a choice has its own
   std::size_t* budget_ = nullptr;  // messages to follow, shared; nullptr: a choice has its own
 };
 
@@ -299,12 +304,11 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
                    [](const auto& left, const auto& right) { return left.first < right.first; });
 }
 
-void Chooser::add_rivals(Choice& choice, const Row& row, const Row* named,
-                         const NameParts& only) const {
+void Chooser::add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
+                         const NameParts& only, bool only_canonical) {
   if (!only.own.empty() && !may_be_named(row, only.own)) return;
-  const Query query = choice.query();
   std::string why = why_not(row, query, named);
-  if (why.empty() && only_canonical_ && !gives_canonical_bits(row))
+  if (why.empty() && only_canonical && !gives_canonical_bits(row))
     why = "gives other bits than the choice without a tuning file";
   if (!why.empty()) {
     choice.rivals_.push_back({&row, {}, std::move(why)});
@@ -353,7 +357,6 @@ void Chooser::take_cheapest(Choice& choice) const {
   choice.row_ = best->row;
   choice.variant_ = best->variant;
   choice.time_ = best->time;
-  choice.follows_alone_ = follows_ && priced.size() == 1;
 }
 
 Choice Chooser::choose() const {
@@ -369,22 +372,20 @@ Choice Chooser::choose() const {
   choice.topology_ = topology_.counted();
   choice.network_ = network_;
   choice.machine_ = machine_;
-  const Query query = choice.query();
+  KnownChoices own;
+  const Query query{choice.request_, choice.topology_, choice.network_,
+                    known_ == nullptr ? &own : known_};
   const std::optional<Hierarchy> hierarchy = hierarchy_of(query);
   const Row* const named = named_row(request_, hierarchy);
   if (named != nullptr) require(*named, query);
   const NameParts only = parts_of(request_.only);
   for (const Row& row : registry())
     if (row.collective == request_.collective && (!hierarchy || row.hierarchy == hierarchy))
-      add_rivals(choice, row, named, only);
+      add_rivals(choice, query, row, named, only, only_canonical_);
   take_cheapest(choice);
   if (faster_by_bits_ > 0)
     remark(choice, "prices are those of a machine that is 2^" + std::to_string(faster_by_bits_) +
                        " times as fast, as 64 bits would not hold those of this one");
-  // Not the row's words: ranks that share nodes look at rows across nodes alone.
-  if (topology_.caches_are_apart && suits_zero_copy_in_nodes(query))
-    remark(choice,
-           "not lanes_zero_copy, wherever buffers lie: CPUs of a node share no cache (measured)");
   return choice;
 }
 
@@ -421,6 +422,35 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const plan::Network& network) {
   return Chooser(request, topology, network).choose();
+}
+
+bool KnownChoices::Known::is_of(const CollectiveRequest& other, const Topology& ranks,
+                                const plan::Network& network) const {
+  const auto key = [](const CollectiveRequest& one) {
+    return std::tie(one.element_count, one.only, one.algorithm, one.across, one.shares_target,
+                    one.zero_copy, one.reads_in_place, one.is_undivided, one.one_value_only);
+  };
+  return key(request) == key(other) && topology.rank_count == ranks.rank_count &&
+         topology.shares_cpus == ranks.shares_cpus && topology.node_of == ranks.node_of &&
+         ranks_at_port == network.between.ranks_at_port;
+}
+
+std::shared_ptr<const Choice> KnownChoices::choose(const CollectiveRequest& request,
+                                                   const Topology& topology,
+                                                   const plan::Network& network) {
+  const auto found = std::find_if(all_.begin(), all_.end(), [&](const Known& one) {
+    return one.is_of(request, topology, network);
+  });
+  if (found != all_.end()) return found->choice;
+  Chooser chooser(request, topology, network);
+  chooser.know(*this);
+  std::shared_ptr<const Choice> choice;
+  if (request.only.empty())
+    choice = std::make_shared<const Choice>(chooser.choose());
+  else if (std::optional<Choice> named = chooser.try_choose())
+    choice = std::make_shared<const Choice>(std::move(*named));
+  all_.push_back({request, topology, network.between.ranks_at_port, choice});
+  return choice;
 }
 
 std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
@@ -703,16 +733,6 @@ std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Choice::by_price
     return left.first < right.first;
   });
   return priced;
-}
-
-plan::Picoseconds Choice::predicted() const {
-  if (row_->cost == nullptr) return 0;
-  if (time_) return *time_;
-  // A choice by name was compared with nothing; among others it might be followed.
-  if (follows_alone_ &&
-      messages_followed(query(), *row_, variant_, first_plan()) <= messages_followed_max)
-    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
-  return cost();
 }
 
 plan::Picoseconds Choice::expected(std::size_t messages_max) const {

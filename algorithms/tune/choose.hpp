@@ -24,12 +24,10 @@ class Choice {
   const Variant& variant() const noexcept { return variant_; }
   /// The price of the row: a closed form.
   plan::Picoseconds cost() const;
-  /// What corrections multiply: the time of its events where choose() follows them, else cost().  0
-  /// where it has no price.
-  plan::Picoseconds predicted() const;
   /// What a finding is compared with: the time of its events if these are not too many, else
-  /// cost().  So findings tell how far the model is off, and not how far a price is off the model,
-  /// which is another thing where choose() follows the events, and for other shapes.
+  /// cost(); 0 where it has no price.  So findings tell how far the model is off, and not how far a
+  /// price is off the model, which is another thing where choose() follows the events, and for
+  /// other shapes.
   plan::Picoseconds expected(std::size_t messages_max) const;
 
   /// What it is for.  Lives as long as the choice.
@@ -38,7 +36,7 @@ class Choice {
   /// plan(Rank{0}), which prices look at again and again.
   const plan::Plan& first_plan() const;
   /// Takes first_plan() of a choice that has the same plans, so that it is built once.
-  void share_first_plan(const Choice& other) {
+  void share_first_plan(const Choice& other) const {
     static_cast<void>(other.first_plan());
     first_plan_ = other.first_plan_;
   }
@@ -75,12 +73,34 @@ class Choice {
   const Row* row_ = nullptr;
   Variant variant_ = {};
   std::optional<plan::Picoseconds> time_ = {};  // as that of its rival
-  bool follows_alone_ = false;                  // it had no rival to be followed with
   std::vector<Rival> rivals_ = {};
   mutable std::shared_ptr<const plan::Plan> first_plan_ = {};  // once somebody asks for it
   std::string machine_ = {};                                   // as words: "on fdr"
   std::string decision_ = {};                                  // as words, where no price decided
   std::vector<std::string> remarks_ = {};                      // what was passed over, a line each
+};
+
+/// The choices across nodes that a choice has looked at so far: leaders of groups ask for the same
+/// ones as lanes do.
+class KnownChoices {
+ public:
+  /// As choose() by price, for requests that differ from each other in what the schedule across is
+  /// asked for alone, and networks in who shares a port.  nullptr: none has the name that is asked
+  /// for.
+  std::shared_ptr<const Choice> choose(const CollectiveRequest& request, const Topology& topology,
+                                       const plan::Network& network);
+
+ private:
+  struct Known {
+    CollectiveRequest request;
+    Topology topology;
+    std::int64_t ranks_at_port;
+    std::shared_ptr<const Choice> choice;
+
+    bool is_of(const CollectiveRequest& other, const Topology& ranks,
+               const plan::Network& network) const;
+  };
+  std::vector<Known> all_;
 };
 
 /// By price alone, on a network.  Pure, so all ranks get the same result.  Throws

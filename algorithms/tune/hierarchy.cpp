@@ -199,19 +199,16 @@ bool serves_across(const Query& query) {
 }
 
 /// The choice across; none if it is named and not among those that serve.
-std::optional<Choice> choice_across(const CollectiveRequest& inner, const Topology& topology,
-                                    const plan::Network& network) {
-  if (inner.only.empty()) return choose(inner, topology, network);
-  try {
-    return choose(inner, topology, network);
-  } catch (const Error&) {
-    return {};
-  }
+std::shared_ptr<const Choice> choice_across(const Query& query, const CollectiveRequest& inner,
+                                            const Topology& topology,
+                                            const plan::Network& network) {
+  KnownChoices none;
+  return (query.known == nullptr ? none : *query.known).choose(inner, topology, network);
 }
 
 /// Adds variants with fewer messages a round: lanes overlap in ways that their price does not know.
 /// Among many nodes these are not considered.
-void add_fewer_messages(const CollectiveRequest& inner, const Topology& nodes,
+void add_fewer_messages(const Query& query, const CollectiveRequest& inner, const Topology& nodes,
                         const plan::Network& network, const Choice& across,
                         std::vector<Variant>& variants) {
   constexpr std::uint32_t nodes_max = 128;
@@ -227,12 +224,11 @@ void add_fewer_messages(const CollectiveRequest& inner, const Topology& nodes,
                                   {.combining = round, .out = round, .largest = largest},
                                   UINT64_MAX)
             : plan::nearest_covering(nodes.rank_count, largest);
+    if (other == vector) continue;
     CollectiveRequest named = inner;
     named.only = std::string(across.row().name) + " with " + text_of(other) + " a round";
-    std::optional<Choice> choice = choice_across(named, nodes, network);
-    if (choice && other != vector)
-      variants.push_back(
-          {.lane_count = lane_count, .across = std::make_shared<const Choice>(std::move(*choice))});
+    if (auto choice = choice_across(query, named, nodes, network))
+      variants.push_back({.lane_count = lane_count, .across = std::move(choice)});
   }
 }
 
@@ -260,14 +256,13 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   const Topology nodes{.rank_count = query.topology.node_count()};
   const plan::Network network{.between = share_of_port(query.network.between, lane_count),
                               .inside = query.network.inside};
-  std::optional<Choice> undivided = choice_across(inner, nodes, network);
+  const std::shared_ptr<const Choice> undivided = choice_across(query, inner, nodes, network);
   const std::string why =
       undivided ? why_not_across(query, lane_count, undivided->first_plan()) : "";
   if (undivided && why.empty()) {
-    const auto across = std::make_shared<const Choice>(std::move(*undivided));
-    variants.push_back({.lane_count = lane_count, .across = across});
+    variants.push_back({.lane_count = lane_count, .across = undivided});
     if (inner.only.empty() && !inner.is_asked_for() && !query.topology.shares_cpus)
-      add_fewer_messages(inner, nodes, network, *across, variants);
+      add_fewer_messages(query, inner, nodes, network, *undivided, variants);
   } else if (undivided && hierarchy_of(query))  // no other one is considered
     throw Error(ErrorCode::unsupported,
                 std::string(name_of(query.request.collective)) + ": across " +
@@ -289,11 +284,10 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
         inner.bytes() / nodes.rank_count < bytes_of_gap(query.network.between) / 2;
     if (algorithm != Algorithm::chunked_fold && is_short && !query.topology.shares_cpus) continue;
     if (!serves_across({inner, nodes, network})) continue;
-    std::optional<Choice> chosen = choice_across(inner, nodes, network);
-    if (!chosen) continue;
+    const std::shared_ptr<const Choice> divided = choice_across(query, inner, nodes, network);
+    if (!divided) continue;
     const auto known = before.find(algorithm);
-    if (known != before.end()) chosen->share_first_plan(*known->second);
-    const auto divided = std::make_shared<const Choice>(std::move(*chosen));
+    if (known != before.end()) divided->share_first_plan(*known->second);
     before.try_emplace(algorithm, divided);
     const plan::Plan& plan = divided->first_plan();
     assert(plan.parts >= parts_min);
@@ -371,9 +365,7 @@ plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
   const std::uint64_t priced = priced_bytes(bytes);
   const plan::Picoseconds time = plan::lane_turns_time(shape, query.topology.counts(),
                                                        query.network, std::min(priced, at_a_time));
-  if (priced <= at_a_time) return time;
-  return static_cast<plan::Picoseconds>(static_cast<std::uint64_t>(time) / 1000 * priced /
-                                        at_a_time * 1000);
+  return priced <= at_a_time ? time : scaled(time, priced, at_a_time);
 }
 
 /// Lanes that go in turns, with the number of turns and the rounds of the least price.
@@ -430,9 +422,8 @@ void add_across_leaders(const Query& query, std::span<const Node> domain_of,
   inner.is_undivided =
       inner.is_undivided || inner.algorithm == Algorithm::automatic;  // it is small
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
-  if (std::optional<Choice> choice = choice_across(inner, leaders, query.network))
-    variants.push_back(
-        {.group_size = group_size, .across = std::make_shared<const Choice>(std::move(*choice))});
+  if (auto choice = choice_across(query, inner, leaders, query.network))
+    variants.push_back({.group_size = group_size, .across = std::move(choice)});
 }
 
 /// In groups of several sizes, where there are several of a node.  Their leaders may meet in groups
@@ -752,6 +743,13 @@ plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query) {
 bool is_zero_copy_in_nodes(const Query& query) {
   return query.request.zero_copy && !query.topology.caches_are_apart &&
          suits_zero_copy_in_nodes(query);
+}
+
+std::string why_copied_from_segments(const Query& query) {
+  return query.topology.caches_are_apart && suits_zero_copy_in_nodes(query)
+             ? "not lanes_zero_copy, although buffers lie in segments: CPUs of a node share no "
+               "cache (measured)"
+             : "";
 }
 
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query) {

@@ -23,6 +23,10 @@ bool is_read_in_place(const Query& query);
 bool is_zero_copy_in_nodes(const Query& query);
 /// Whether it does if all buffers lie in segments, and the CPUs of a node share a cache.
 bool suits_zero_copy_in_nodes(const Query& query);
+/// Why a call whose buffers lie in segments is copied all the same, as a line of an explanation;
+/// empty: this is not the reason.  No row says it, because ranks do not tell each other where their
+/// buffers lie if that changes nothing.
+std::string why_copied_from_segments(const Query& query);
 /// The lanes of that allreduce.
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query);
 

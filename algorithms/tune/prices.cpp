@@ -50,6 +50,14 @@ std::uint64_t priced_bytes(std::size_t payload_bytes) {
   return std::clamp<std::uint64_t>(payload_bytes, 1, bytes_max);
 }
 
+plan::Picoseconds scaled(plan::Picoseconds price, std::uint64_t by, std::uint64_t of) {
+  assert(price >= 0 && of > 0);
+  __extension__ typedef unsigned __int128 Wide;
+  constexpr plan::Picoseconds longest = plan::Rate::longest;
+  const Wide result = static_cast<Wide>(static_cast<std::uint64_t>(price)) * by / of;
+  return static_cast<plan::Picoseconds>(std::min<Wide>(result, longest));
+}
+
 int excess_bits(const plan::Network& network, const CollectiveRequest& request,
                 const Topology& topology) {
   const auto& [between, inside] = network;

@@ -34,6 +34,10 @@ std::uint64_t bytes_of_gap(const plan::LogGP& network);
 /// change any more, and picoseconds would overflow.
 std::uint64_t priced_bytes(std::size_t payload_bytes);
 
+/// That part of a price: price x by / of, rounded down, of what is not negative; at most
+/// plan::Rate::longest.
+plan::Picoseconds scaled(plan::Picoseconds price, std::uint64_t by, std::uint64_t of);
+
 /// By how many bits the times of a machine have to be shorter so that 64 bits hold all prices of a
 /// request; 0 for machines of today.
 int excess_bits(const plan::Network& network, const CollectiveRequest& request,

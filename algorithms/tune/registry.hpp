@@ -43,13 +43,15 @@ enum class PerRoundIs : std::uint8_t {
   nothing,   // there are none to choose
 };
 
+class Choice;
+class KnownChoices;
+
 struct Query {
   const CollectiveRequest& request;
   const Topology& topology;
   const plan::Network& network;
+  KnownChoices* known = nullptr;  // across nodes; nullptr: each is made anew
 };
-
-class Choice;
 
 /// Free parameters of a schedule, as far as it has them.
 struct Variant {

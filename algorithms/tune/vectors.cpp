@@ -18,8 +18,9 @@ struct Cost {
   auto key() const { return std::tuple(time, rounds, messages); }
 };
 
-std::uint32_t divided_up(std::uint64_t number, std::uint64_t by) {
-  return static_cast<std::uint32_t>((number + by - 1) / by);
+std::uint32_t divided_up(std::uint32_t number, std::uint32_t by) {
+  assert(number > 0);
+  return 1 + (number - 1) / by;
 }
 
 /// From the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m ranks to
@@ -79,7 +80,7 @@ class Search {
   template <class F>
   void for_each_quotient(std::uint32_t ranks, F&& f) const {
     for (std::uint32_t entry = 1; entry <= largest_;) {
-      const std::uint32_t left = divided_up(ranks, entry + std::uint64_t{1});
+      const std::uint32_t left = divided_up(ranks, entry + 1);
       f(entry, left);
       if (left == 1) return;
       entry = divided_up(ranks, left - 1) - 1;

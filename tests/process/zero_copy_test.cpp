@@ -22,6 +22,7 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 
@@ -290,6 +291,31 @@ TEST(ZeroCopy, allreduces_give_what_others_give) {
     EXPECT_EQ(codes, std::vector<int>(nodes.rank_count))
         << nodes.text() << ", " << elements << " elements";
   }
+}
+
+// Others are told nothing of caches, which do not decide about them.
+TEST(ZeroCopy, allreduces_in_segments_say_that_caches_are_apart) {
+  const auto codes = codes_of(launch({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_for(exchange, {2, {2}}));
+    Communicator ranks(context, exchange);
+    std::vector<std::optional<shm::CopyCosts>>& costs = ranks.implementation().neighbours.costs;
+    costs.assign(1, shm::CopyCosts{.word = 250, .is_word_alone = true});
+    constexpr std::size_t elements = 131'072;
+    const Segment segment = ranks.allocate(2 * elements * sizeof(std::uint64_t));
+    std::vector<std::uint64_t> outside(elements);
+    const auto tells = [&](const std::uint64_t* source) {
+      const Operation operation =
+          allreduce(ranks, {.source = source,
+                            .target = segment.as<std::uint64_t>().data() + elements,
+                            .element_count = elements,
+                            .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64)});
+      if (is_zero_copy(operation)) throw Error(ErrorCode::system, "the costs are not looked at");
+      return operation.explanation().find("share no cache") != std::string::npos;
+    };
+    if (!tells(segment.as<std::uint64_t>().data())) return 1;
+    return tells(outside.data()) ? 2 : 0;
+  }));
+  EXPECT_EQ(codes, std::vector<int>(2));
 }
 
 // Such an operator has no function that combines into a third place.

@@ -76,6 +76,14 @@ TEST(Prices, of_the_slowest_machines_and_largest_calls_are_numbers) {
   for (const Machine& machine : machines) expect_choices(machine, topology_of(4096, 1));
 }
 
+TEST(Prices, scaled_are_exact_or_the_longest) {
+  EXPECT_EQ(scaled(10, 7, 3), 23);
+  EXPECT_EQ(scaled(0, UINT64_MAX, 1), 0);
+  EXPECT_EQ(scaled(plan::Rate::longest, UINT64_MAX, UINT64_MAX), plan::Rate::longest);
+  EXPECT_EQ(scaled(plan::Rate::longest, 3 << 20, 1 << 20), plan::Rate::longest);
+  EXPECT_EQ(scaled(std::int64_t{1} << 50, 4 << 20, 1 << 12), std::int64_t{1} << 60);
+}
+
 TEST(Prices, that_would_overflow_say_so) {
   const Machine machine = machines_of_most().front();
   const auto says = [&](std::uint32_t ranks) {
