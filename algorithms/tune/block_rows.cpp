@@ -101,7 +101,7 @@ plan::PerRound vector_across(const Query& query) {
       [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
 }
 /// Where ranks share nodes, rounds may overlap with stores, which the price does not know: so few
-/// messages a round are variants, too.
+/// messages a round are variants, too, and come first: of equal prices, they have fewer partners.
 std::vector<Variant> vectors_across(const Query& query) {
   const std::uint32_t node_count = query.topology.node_count();
   std::vector<Variant> variants;
@@ -112,11 +112,11 @@ std::vector<Variant> vectors_across(const Query& query) {
     if (!is_there && plan::is_executable(node_count, vector))
       variants.push_back({.per_round = std::move(vector)});
   };
-  add(vector_across(query));
   const bool is_free = query.request.only.empty() && query.request.per_round_by_default.empty() &&
                        query.request.block_bytes.empty() && query.topology.has_equal_nodes();
   if (is_free && node_count > 1 && query.topology.has_shared_nodes() && !query.topology.shares_cpus)
-    for (const std::uint32_t n : {1u, 2u}) add(plan::uniform(node_count, n));
+    for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
+  add(vector_across(query));
   return variants;
 }
 
@@ -261,26 +261,70 @@ Picoseconds cost_of_two_trees(const Query& query, const Variant&) {
              (std::bit_width(query.topology.node_count()) + 1);
 }
 
+/// Until the last rank of a node has all blocks, where each goes by itself.  All ranks do alike:
+/// what one of them sends at a time leaves after what the others of its node send then.  A rank's
+/// own block goes out for two rounds before any other one has come.
+class BlocksTime {
+ public:
+  BlocksTime(const plan::Network& network, std::uint32_t ranks, std::uint64_t bytes)
+      : ranks_(ranks),
+        others_(ranks - 1),
+        port_(network.between.port_time(bytes)),
+        travel_(network.between.travel_time(bytes)),
+        taken_(network.between.receive_overhead),
+        stores_(others_ * network.inside.store_time(bytes)),
+        latency_(others_ > 0 ? network.inside.latency : 0),
+        taken_here_(others_ * network.inside.receive_overhead) {}
+
+  Picoseconds of(std::uint32_t node_count, const plan::PerRound& per_round) && {
+    const std::vector<plan::Round> rounds = plan::two_partial_rounds(node_count, per_round);
+    std::vector<std::uint32_t> ages = {0};  // how far the nodes of blocks are behind, as these come
+    for (std::size_t at = 0; at < rounds.size(); ++at) {
+      const std::uint32_t length = rounds[at].length;
+      const std::uint32_t grown = at + 1 < rounds.size() ? rounds[at + 1].length : node_count;
+      for (std::uint32_t i = 0; i < length; ++i) {
+        if (at == 1 && i == 1) take_from_others();
+        const std::uint32_t count = (grown - 1 - ages[i]) / length;
+        for (std::uint32_t ahead = 1; ahead <= count; ++ahead)
+          ages.push_back(ages[i] + ahead * length);
+        pass_on(i, count);
+      }
+    }
+    if (rounds.empty()) pass_on(0, 0);
+    if (rounds.size() < 2) take_from_others();
+    while (passed_on_ < node_count) pass_on(passed_on_, 0);
+    if (node_count == 1) return clock_;
+    // Blocks that came to other ranks of the node, of one node after the other.
+    return std::max(clock_ + (node_count - Picoseconds{2}) * taken_here_, clock_ + latency_) +
+           taken_here_;
+  }
+
+ private:
+  void pass_on(std::uint32_t i, std::uint32_t count) {
+    const bool is_new = i == passed_on_;
+    if (is_new && i > 0) clock_ = std::max(clock_, come_[i]) + taken_;
+    port_free_ = std::max(clock_, port_free_) + ranks_ * Picoseconds{count} * port_;
+    for (Picoseconds left = count; left > 0; --left)
+      come_.push_back(port_free_ - left * port_ + travel_);
+    if (!is_new) return;
+    clock_ += stores_;
+    ++passed_on_;
+  }
+  void take_from_others() { clock_ = std::max(clock_, stores_ + latency_) + taken_here_; }
+
+  Picoseconds ranks_, others_, port_, travel_, taken_, stores_, latency_, taken_here_;
+  Picoseconds clock_ = 0, port_free_ = 0;
+  std::vector<Picoseconds> come_ = {0};  // blocks, in their order
+  std::uint32_t passed_on_ = 0;          // of these, to the others of the node
+};
+
 Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   if (why_not_in_pieces(query).empty())
     return query.network.between.port_time(most_sent(query) / pieces_of(query).unit);
   const Topology& topology = query.topology;
-  const std::uint32_t ranks = topology.largest_node();
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  const plan::LogGP share = share_of_blocks(query);
-  const plan::NodeMemory& memory = query.network.inside;
-  // A rank stores the blocks of a round while the port sends those of the next one.
-  const Picoseconds stored_each =
-      Picoseconds{ranks - 1} * (memory.store_time(bytes) + memory.receive_overhead);
-  Picoseconds cost = ranks > 1 ? memory.latency : 0, stores = stored_each;
-  for (const plan::Round& round :
-       plan::two_partial_rounds(topology.node_count(), variant.per_round)) {
-    const Picoseconds blocks = round.length * round.messages - round.short_messages;
-    cost += std::max(price_of_blocks(share, round, bytes),
-                     stores + blocks * query.network.between.receive_overhead);
-    stores = blocks * stored_each;
-  }
-  return cost + stores;
+  return BlocksTime(query.network, topology.largest_node(), bytes)
+      .of(topology.node_count(), variant.per_round);
 }
 
 /// Blocks of a node go together, once, and all of them to each of its ranks.

@@ -1,6 +1,6 @@
 // Promise: on nodes of many ranks, what is chosen by price alone takes at most 1.1 times as long as
-// the fastest of all that is considered, but for a few cells, by the model of a machine whose ranks
-// share memory and ports.  (Of few ranks, contexts follow the events of the cheapest.)
+// the fastest of all that is considered, by the model of a machine whose ranks share memory and
+// ports.  (Of few ranks, contexts follow the events of the cheapest.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,7 +118,6 @@ std::size_t next_size(std::size_t bytes, std::uint32_t rank_count) {
 
 TEST(NodeChoices, are_near_the_fastest_candidate) {
   std::printf("network  collective  cells  largest time of what is chosen / least of all\n");
-  int misses = 0;
   for (const auto& [name, network] : networks)
     for (const Collective collective :
          {Collective::barrier, Collective::allreduce, Collective::allgather, Collective::alltoall,
@@ -142,17 +141,12 @@ TEST(NodeChoices, are_near_the_fastest_candidate) {
             const double ratio = static_cast<double>(taken) / static_cast<double>(least);
             ++cells;
             worst = std::max(worst, ratio);
-            // Allgathers and broadcasts of 32 KiB.
-            misses += ratio > 1.1 ? 1 : 0;
-            const bool goes_to_all =
-                collective == Collective::allgather || collective == Collective::broadcast;
-            EXPECT_LE(ratio, goes_to_all ? 1.25 : 1.1)
-                << name << ", " << name_of(collective) << ", " << node_count << " nodes of "
-                << ranks_per_node << ", " << bytes << " bytes: " << choice.explanation();
+            EXPECT_LE(ratio, 1.1) << name << ", " << name_of(collective) << ", " << node_count
+                                  << " nodes of " << ranks_per_node << ", " << bytes
+                                  << " bytes: " << choice.explanation();
           }
       std::printf("%-7s  %-10s  %5d  %.2f\n", name, name_of(collective), cells, worst);
     }
-  EXPECT_LE(misses, 6);
 }
 
 /// What was chosen before prices decided: lanes of payloads as a whole from 8 KiB on, else leaders.
