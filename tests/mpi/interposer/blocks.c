@@ -188,6 +188,11 @@ static void sizes(void) {
       for (int r = 0; r < ranks; ++r)
         for (int i = 0; i < count; i += 1 + count / 100)
           CHECK(all[r * count + i] == rank * 7 + i + call, "element %d of %d", i, count);
+      for (int i = 0; i < count * ranks; ++i) all[i] = rank + i;
+      MPI_Reduce_scatter_block(MPI_IN_PLACE, all, count, MPI_INT, MPI_SUM, communicator);
+      for (int i = 0; i < count; i += 1 + count / 100)
+        CHECK(all[i] == ranks * (rank * count + i) + ranks * (ranks - 1) / 2, "element %d of %d", i,
+              count);
     }
   free(mine);
   free(all);
