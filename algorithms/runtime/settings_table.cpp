@@ -161,15 +161,18 @@ constexpr Setting table[] = {
 
     {mpi_programs, "TUTTI_MPI", "off|on|verify|report", "on",
      "What libtutti-mpi does with the collectives of a program that it was loaded into.",
-     "off: MPI does all of them. on: tutti does those that it can. verify: both do, and results are "
-     "compared. report: MPI does all of them; they are counted and timed. It and the following have "
+     "off: MPI does all of them. on: tutti does those that it can. verify: both do, and results "
+     "are "
+     "compared. report: MPI does all of them; they are counted and timed. It and the following "
+     "have "
      "to be alike on all ranks; where they are not, MPI does everything."},
     {mpi_programs, "TUTTI_MPI_AFTER", "a number", "3",
      "How many calls of a kind are left to MPI before tutti makes an operation for them.",
      "Calls of one collective with one operator, type, size and root on one communicator are of a "
      "kind. Small payloads count as if they were as long as the next power of two."},
     {mpi_programs, "TUTTI_MPI_BYTES", "bytes, e.g. 64K", "1M",
-     "Up to how many bytes a call is taken.", ""},
+     "Up to how many bytes a call is taken.",
+     "Where each rank has a block, as in an allgather, the blocks of all ranks are counted."},
     {mpi_programs, "TUTTI_MPI_COMMUNICATORS", "a number", "64",
      "On how many communicators of a process calls are taken at the same time.",
      "Where one rank of a communicator has as many already, the calls of all its ranks pass."},

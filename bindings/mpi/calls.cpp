@@ -1,5 +1,6 @@
 #include "calls.hpp"
 
+#include "block_calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
 #include "running.hpp"
@@ -19,9 +20,9 @@ struct FastWay {
   Shape* shape = nullptr;
   std::size_t bytes = 0;   // of the call's payload
   bool is_staged = false;  // the operation has more elements than the call
-  bool is_root = false;
+  bool is_root = false;    // of an exscan: the rank that gets nothing
 };
-constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce;
+constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce, last_scan, last_exscan;
 
 /// What of the program's buffers this rank reads, and what it writes.
 struct Buffers {
@@ -33,6 +34,7 @@ Buffers buffers_of(Collective collective, bool is_root, const void* source, void
   if (collective == Collective::broadcast)
     return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
   if (collective == Collective::reduce && !is_root) target = nullptr;
+  if (collective == Collective::exscan && is_root) target = nullptr;
   return {source, target};
 }
 
@@ -53,24 +55,6 @@ void run_call(const FastWay& way, const void* source, void* target) noexcept {
 void run_fast(const FastWay& way, const void* source, void* target) noexcept {
   way.shape->count_call();
   run_call(way, source, target);
-}
-
-Reason reason_of(Passing passing) {
-  switch (passing) {
-    case Passing::intercommunicator:
-      return Reason::intercommunicator;
-    case Passing::alone:
-      return Reason::alone;
-    case Passing::other_job:
-      return Reason::other_job;
-    case Passing::switched_off:
-      return Reason::switched_off;
-    case Passing::too_many:
-    case Passing::failed:
-    case Passing::no:
-      break;
-  }
-  return Reason::communicators;
 }
 
 /// Takes a call of which nothing is remembered, or leaves it.
@@ -94,11 +78,12 @@ bool take(const Call& call, FastWay& last) {
     signature.key.root = call.root;
   }
 
-  const bool is_root = is_rooted(call.collective) && communicator.rank() == call.root;
+  const bool is_root = (is_rooted(call.collective) || call.collective == Collective::exscan) &&
+                       communicator.rank() == call.root;
   Shape& shape = communicator.count_call(signature.key);
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
-    if (shape.calls <= interposed.settings().after) return leave(Reason::first_calls);
+    if (!shape.is_due(interposed.settings().after)) return leave(Reason::first_calls);
     const void* const source = call.source == MPI_IN_PLACE ? call.target : call.source;
     interposed.make_operation(communicator, shape, source, call.target);
     if (!shape.operation)
@@ -134,6 +119,24 @@ bool matches(const FastWay& way, std::int64_t count, MPI_Datatype type, MPI_Op o
 }
 
 }  // namespace
+
+Reason reason_of(Passing passing) {
+  switch (passing) {
+    case Passing::intercommunicator:
+      return Reason::intercommunicator;
+    case Passing::alone:
+      return Reason::alone;
+    case Passing::other_job:
+      return Reason::other_job;
+    case Passing::switched_off:
+      return Reason::switched_off;
+    case Passing::too_many:
+    case Passing::failed:
+    case Passing::no:
+      break;
+  }
+  return Reason::communicators;
+}
 
 bool take_barrier(MPI_Comm communicator) noexcept {
   if (last_barrier.communicator == communicator && last_barrier.count == 0) [[likely]] {
@@ -192,7 +195,41 @@ bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datat
               last_reduce);
 }
 
+bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
+               MPI_Comm communicator) noexcept {
+  if (matches(last_scan, count, type, op, 0, communicator)) [[likely]] {
+    run_fast(last_scan, source, target);
+    return true;
+  }
+  return take({.collective = Collective::scan,
+               .source = source,
+               .target = target,
+               .count = count,
+               .type = type,
+               .op = op,
+               .communicator = communicator},
+              last_scan);
+}
+
+bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                 MPI_Comm communicator) noexcept {
+  if (matches(last_exscan, count, type, op, 0, communicator)) [[likely]] {
+    run_fast(last_exscan, source, target);
+    return true;
+  }
+  return take({.collective = Collective::exscan,
+               .source = source,
+               .target = target,
+               .count = count,
+               .type = type,
+               .op = op,
+               .communicator = communicator},
+              last_exscan);
+}
+
 void forget_fast_ways() noexcept {
+  forget_fast_ways_of_blocks();
+  last_scan = last_exscan = {};
   last_barrier = last_allreduce = last_broadcast = last_reduce = {};
 }
 

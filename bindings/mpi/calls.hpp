@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "interposer.hpp"
+
 namespace tutti::interposer {
 
 bool take_barrier(MPI_Comm communicator) noexcept;
@@ -15,6 +17,14 @@ bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int roo
                     MPI_Comm communicator) noexcept;
 bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                  int root, MPI_Comm communicator) noexcept;
+
+bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
+               MPI_Comm communicator) noexcept;
+bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                 MPI_Comm communicator) noexcept;
+
+/// Why a communicator's calls are left.
+Reason reason_of(Passing passing);
 
 /// The arguments of the last calls are remembered with their operations, which may go now.
 void forget_fast_ways() noexcept;

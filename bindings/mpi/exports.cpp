@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "block_calls.hpp"
 #include "calls.hpp"
 #include "counters.h"
 #include "interposer.hpp"
@@ -79,6 +80,68 @@ TUTTI_MPI_EXPORT(Allreduce_c, take_allreduce, (Word a, Word b, Word c, Word d, W
 TUTTI_MPI_EXPORT(Bcast_c, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
 TUTTI_MPI_EXPORT(Reduce_c, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
                  b, c, d, e, f, g)
+#endif
+TUTTI_MPI_EXPORT(Allgather, take_allgather,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Allgatherv, take_allgatherv,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Alltoall, take_alltoall, (Word a, Word b, Word c, Word d, Word e, Word f, Word g),
+                 a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Alltoallv, LeaveUnknownCounts<Collective::alltoallv>{},
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
+                 d, e, f, g, h, i)
+TUTTI_MPI_EXPORT(Gather, take_gather,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Gatherv, LeaveUnknownCounts<Collective::gatherv>{},
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
+                 d, e, f, g, h, i)
+TUTTI_MPI_EXPORT(Scatter, take_scatter,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Scatterv, LeaveUnknownCounts<Collective::scatterv>{},
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
+                 d, e, f, g, h, i)
+TUTTI_MPI_EXPORT(Reduce_scatter, take_reduce_scatter,
+                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT(Reduce_scatter_block, take_reduce_scatter_block,
+                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT(Scan, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e,
+                 f)
+TUTTI_MPI_EXPORT(Exscan, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
+                 e, f)
+#if MPI_VERSION >= 4
+TUTTI_MPI_EXPORT(Allgather_c, take_allgather,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Allgatherv_c, take_allgatherv_c,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Alltoall_c, take_alltoall,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Alltoallv_c, LeaveUnknownCounts<Collective::alltoallv>{},
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
+                 d, e, f, g, h, i)
+TUTTI_MPI_EXPORT(Gather_c, take_gather,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Gatherv_c, LeaveUnknownCounts<Collective::gatherv>{},
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
+                 d, e, f, g, h, i)
+TUTTI_MPI_EXPORT(Scatter_c, take_scatter,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Scatterv_c, LeaveUnknownCounts<Collective::scatterv>{},
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
+                 d, e, f, g, h, i)
+TUTTI_MPI_EXPORT(Reduce_scatter_c, take_reduce_scatter_c,
+                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT(Reduce_scatter_block_c, take_reduce_scatter_block,
+                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT(Scan_c, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e,
+                 f)
+TUTTI_MPI_EXPORT(Exscan_c, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
+                 d, e, f)
 #endif
 
 namespace {

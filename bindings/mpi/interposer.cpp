@@ -68,6 +68,8 @@ const char* name_of(Reason reason) {
       return "layout of the type";
     case Reason::refused:
       return "no operation can be made";
+    case Reason::counts:
+      return "counts are known to some ranks alone";
   }
   return "";
 }

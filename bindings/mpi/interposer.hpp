@@ -32,6 +32,7 @@ enum class Reason : std::uint8_t {
   undefined,      // MPI defines no such reduction: it says so itself
   layout,         // a type of which elements begin before their address
   refused,        // tutti can make no operation for it
+  counts,         // how much others contribute is known to some ranks alone
 };
 inline constexpr std::size_t reason_count = 14;
 const char* name_of(Reason reason);

@@ -10,6 +10,18 @@
   X(Barrier)               \
   X(Bcast)                 \
   X(Reduce)                \
+  X(Allgather)             \
+  X(Allgatherv)            \
+  X(Alltoall)              \
+  X(Alltoallv)             \
+  X(Gather)                \
+  X(Gatherv)               \
+  X(Scatter)               \
+  X(Scatterv)              \
+  X(Reduce_scatter)        \
+  X(Reduce_scatter_block)  \
+  X(Scan)                  \
+  X(Exscan)                \
   X(Init)                  \
   X(Init_thread)           \
   X(Finalize)
@@ -18,14 +30,25 @@
 #define TUTTI_MPI_TAKEN_LARGE(X) \
   X(Allreduce_c)                 \
   X(Bcast_c)                     \
-  X(Reduce_c)
+  X(Reduce_c)                    \
+  X(Allgather_c)                 \
+  X(Allgatherv_c)                \
+  X(Alltoall_c)                  \
+  X(Alltoallv_c)                 \
+  X(Gather_c)                    \
+  X(Gatherv_c)                   \
+  X(Scatter_c)                   \
+  X(Scatterv_c)                  \
+  X(Reduce_scatter_c)            \
+  X(Reduce_scatter_block_c)      \
+  X(Scan_c)                      \
+  X(Exscan_c)
 #else
 #define TUTTI_MPI_TAKEN_LARGE(X)
 #endif
 // What it calls itself.
 #define TUTTI_MPI_USED(X)  \
   X(Abort)                 \
-  X(Allgather)             \
   X(Comm_create_keyval)    \
   X(Comm_free_keyval)      \
   X(Comm_group)            \
@@ -40,6 +63,9 @@
   X(Pack)                  \
   X(Query_thread)          \
   X(Reduce_local)          \
+  X(Type_commit)           \
+  X(Type_create_hindexed)  \
+  X(Type_free)             \
   X(Type_get_extent)       \
   X(Type_get_true_extent)  \
   X(Type_size)             \

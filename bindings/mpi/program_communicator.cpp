@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "block_running.hpp"
 #include "communicator_exchange.hpp"
 #include "handles.hpp"
 #include "loaded_mpi.hpp"
@@ -16,6 +17,12 @@ namespace {
 
 Operation make(Communicator& communicator, Shape& shape, const void* source, void* target) {
   const ShapeKey& key = shape.key;
+  if (source != target && key.collective != Collective::broadcast) {
+    // The operation may have more elements than the call, whose buffers may then overlap.  They are
+    // only compared here: each call brings its own.
+    source = reinterpret_cast<const void*>(buffers_apart);
+    target = reinterpret_cast<void*>(2 * buffers_apart);
+  }
   switch (key.collective) {
     case Collective::barrier:
       return barrier(communicator);
@@ -34,6 +41,28 @@ Operation make(Communicator& communicator, Shape& shape, const void* source, voi
                                    .element_count = key.element_count,
                                    .reduction = shape.reduction(),
                                    .root = Rank{static_cast<std::uint32_t>(key.root)}});
+    case Collective::scan:
+      return scan(communicator, {.source = source,
+                                 .target = target,
+                                 .element_count = key.element_count,
+                                 .reduction = shape.reduction()});
+    case Collective::exscan:
+      return exscan(communicator, {.source = source,
+                                   .target = target,
+                                   .element_count = key.element_count,
+                                   .reduction = shape.reduction()});
+    case Collective::allgather:
+    case Collective::allgatherv:
+    case Collective::alltoall:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_block:
+      return make_block_operation(communicator, shape);
+    case Collective::alltoallv:
+    case Collective::gatherv:
+    case Collective::scatterv:
+      break;
   }
   throw Error(ErrorCode::unsupported, "no such collective");
 }
@@ -132,6 +161,7 @@ void ProgramCommunicator::drop_the_oldest(const Shape& but) {
   if (oldest == nullptr) return;
   oldest->operation.reset();
   oldest->calls = 0;
+  ++oldest->drops;
   --operations_;
 }
 

@@ -26,6 +26,30 @@ const char* name_of(Collective collective) {
       return "MPI_Bcast";
     case Collective::reduce:
       return "MPI_Reduce";
+    case Collective::allgather:
+      return "MPI_Allgather";
+    case Collective::allgatherv:
+      return "MPI_Allgatherv";
+    case Collective::alltoall:
+      return "MPI_Alltoall";
+    case Collective::alltoallv:
+      return "MPI_Alltoallv";
+    case Collective::gather:
+      return "MPI_Gather";
+    case Collective::gatherv:
+      return "MPI_Gatherv";
+    case Collective::scatter:
+      return "MPI_Scatter";
+    case Collective::scatterv:
+      return "MPI_Scatterv";
+    case Collective::reduce_scatter:
+      return "MPI_Reduce_scatter";
+    case Collective::reduce_scatter_block:
+      return "MPI_Reduce_scatter_block";
+    case Collective::scan:
+      return "MPI_Scan";
+    case Collective::exscan:
+      return "MPI_Exscan";
   }
   return "";
 }
@@ -37,6 +61,7 @@ std::size_t HashOfShape::operator()(const ShapeKey& key) const noexcept {
     hash ^= hash >> 32;
   };
   mix(std::uint64_t{key.element_bytes} << 32 | static_cast<std::uint32_t>(key.root));
+  mix(key.blocks_digest);
   mix(static_cast<std::uint64_t>(key.collective) << 24 |
       static_cast<std::uint64_t>(key.combining) << 16 | std::uint64_t{key.op} << 8 | key.type);
   return hash;

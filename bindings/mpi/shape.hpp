@@ -14,8 +14,25 @@
 
 namespace tutti::interposer {
 
-enum class Collective : std::uint8_t { barrier, allreduce, broadcast, reduce };
-inline constexpr std::size_t collective_count = 4;
+enum class Collective : std::uint8_t {
+  barrier,
+  allreduce,
+  broadcast,
+  reduce,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  gather,
+  gatherv,
+  scatter,
+  scatterv,
+  reduce_scatter,
+  reduce_scatter_block,
+  scan,
+  exscan,
+};
+inline constexpr std::size_t collective_count = 16;
 const char* name_of(Collective collective);  // "MPI_Barrier"
 
 /// Who combines elements.
@@ -36,7 +53,9 @@ struct ShapeKey {
   std::uint8_t type = 0;  // ElementType, or PredefinedType::number
   std::int32_t root = 0;
   std::uint32_t element_bytes = 0;
-  std::uint64_t element_count = 0;  // of the operation, which may have more than the call
+  std::uint64_t element_count = 0;  // of the operation, which may have more than the call; of one
+                                    // block, where all have one size
+  std::uint64_t blocks_digest = 0;  // of Shape::blocks
   bool operator==(const ShapeKey&) const = default;
 
   std::uint64_t bytes() const noexcept { return element_count * element_bytes; }
@@ -50,6 +69,9 @@ struct HashOfShape {
 /// two.  GMRES alone has some thirty sizes.
 inline constexpr std::size_t rounded_bytes_max = 1024;
 std::uint64_t rounded_count(std::uint64_t count, std::size_t element_bytes) noexcept;
+
+/// Addresses of a source and a target that do not overlap, where there are none to be given.
+inline constexpr std::uintptr_t buffers_apart = std::uintptr_t{1} << 45;
 
 struct Shape {
   /// `calls_of_communicator` counts all calls of its communicator, of all kinds.
@@ -68,12 +90,23 @@ struct Shape {
     last_used = ++all_calls;
   }
 
+  /// Whether it has been called so often, `after` times and once more, that it is worth making an
+  /// operation.  Each time that one had to go for another, 64 times as many calls are needed: where
+  /// a program calls with ever new sizes, it does not pay for operations over and over.
+  bool is_due(std::uint64_t after) const noexcept {
+    return calls > after << (6 * (drops < 5 ? drops : 5));
+  }
+
   const ShapeKey key;
   std::uint64_t calls = 0;      // that were taken or passed
   std::uint64_t last_used = 0;  // which call of the communicator
   std::uint64_t& all_calls;
+  std::uint32_t drops = 0;  // how often its operation had to go
   bool is_refused = false;  // no operation can be made
   std::optional<Operation> operation;
+  /// Where blocks differ in size: what each rank has, bytes of an allgatherv and elements of a
+  /// reduce_scatter.  Of the call for which the operation was made; its digest is in the key.
+  std::vector<std::size_t> blocks;
   MPI_Datatype type_of_call{};
   MPI_Op op_of_call{};
   std::vector<std::byte> source, target;  // where the program's buffers cannot be used
