@@ -93,14 +93,12 @@ void ProgramCommunicator::make_wanted_operations(Context* context, bool has_room
   for (Shape* const shape : std::exchange(wanted_, {})) {
     shape->is_wanted = false;
     if (!communicator_ || passing_ != Passing::no) continue;
-    const std::size_t count =
-        shape->key.bytes() <= instance_bytes_max ? instances_max : instances_of_large_max;
-    drop_the_oldest(count, *shape);
+    drop_the_oldest(instances_max, *shape);
     try_to_make(*shape, [&] {
       std::vector<std::unique_ptr<Shape>> instances;
       // The program's buffers come with each call.
       std::vector<std::byte> source(shape->key.bytes()), target(shape->key.bytes());
-      for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t i = 0; i < instances_max; ++i) {
         Shape& instance =
             *instances.emplace_back(std::make_unique<Shape>(shape->key, shape->all_calls));
         const bool is_moved = shape->key.combining == Combining::none;
@@ -108,7 +106,7 @@ void ProgramCommunicator::make_wanted_operations(Context* context, bool has_room
                                         is_moved ? source.data() : target.data()));
       }
       shape->instances = std::move(instances);
-      operations_ += count;
+      operations_ += instances_max;
     });
   }
 }

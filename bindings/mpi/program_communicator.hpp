@@ -22,11 +22,9 @@ inline constexpr std::size_t operations_max = 32;
 /// So many kinds of calls are told apart; after that, all that have no operation are forgotten.
 inline constexpr std::size_t shapes_max = 1024;
 
-/// Calls of one nonblocking kind that can be in flight at the same time; further ones wait for
-/// them. Large ones have less, because operations have memory of their own.
-inline constexpr std::size_t instances_max = 4;
-inline constexpr std::size_t instances_of_large_max = 2;
-inline constexpr std::size_t instance_bytes_max = std::size_t{64} << 10;
+/// So many calls of one nonblocking kind can be in flight at the same time; further ones wait for
+/// them.
+inline constexpr std::size_t instances_max = 2;
 
 /// Why the calls of a communicator pass, or no for a reason.
 enum class Passing : std::uint8_t { no, intercommunicator, alone, switched_off, too_many, failed };

@@ -1,5 +1,7 @@
 #include "requests.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -33,6 +35,11 @@ struct Request {
 };
 
 namespace {
+
+/// After so many steps without one that brought a call to its end, every so many give the core to
+/// others: ranks may be more than cores, and MPIs wait without ever yielding.
+constexpr std::uint64_t steps_before_yield = 1024;
+constexpr std::uint64_t steps_between_yields = 32;
 
 /// Handles of the program that calls in flight need.  MPI would keep what it needs for itself; here
 /// the program's free is put off, which it does not see: its handle becomes null.  A duplicate
@@ -83,6 +90,7 @@ class HeldHandles {
 struct Requests {
   std::vector<Shape*> in_flight;  // instances
   std::size_t watched = 0;        // the one that looks for dead peers next
+  std::uint64_t idle_steps = 0;   // in which nothing was done
   bool is_at_rest = false;        // or in progress_requests()
   bool is_hooked = false;
   HeldHandles<MPI_Op> ops;
@@ -179,13 +187,40 @@ int cancel_nothing(void*, int) {
   return MPI_SUCCESS;
 }
 
+#ifdef OPEN_MPI
+void start_generalized_request(MPI_Request* handle) {
+  own_mpi().Grequest_start(query, free_nothing, cancel_nothing, nullptr, handle);
+}
+#else
+// MPI_Waitall of MPICH ends the program where a generalised request is not complete and another one
+// is null, unless it knows how to wait: it calls this until the request is complete, and MPI_Wait
+// the other one.
+int wait_a_little(int, void**, double, MPI_Status*) {
+  progress_mpi();
+  return MPI_SUCCESS;
+}
+int look(void*, MPI_Status*) {
+  progress_mpi();
+  return MPI_SUCCESS;
+}
+
+void start_generalized_request(MPI_Request* handle) {
+  static const auto start_extended =
+      reinterpret_cast<decltype(&PMPIX_Grequest_start)>(function_of_mpi("PMPIX_Grequest_start"));
+  if (start_extended != nullptr)
+    start_extended(query, free_nothing, cancel_nothing, look, wait_a_little, nullptr, handle);
+  else
+    own_mpi().Grequest_start(query, free_nothing, cancel_nothing, nullptr, handle);
+}
+#endif
+
 MPI_Request start_call(Shape& instance, std::unique_ptr<Request> request) {
   Requests& all = requests();
   if (!all.is_hooked) {
     hook_progress(progress_requests);
     all.is_hooked = true;
   }
-  own_mpi().Grequest_start(query, free_nothing, cancel_nothing, nullptr, &request->handle);
+  start_generalized_request(&request->handle);
   const MPI_Request handle = request->handle;
   ++request->communicator->calls_in_flight;
   if (request->holds_op) all.ops.hold(request->call.op);
@@ -342,9 +377,12 @@ void progress_requests() noexcept {
       ++i;
       continue;
     }
+    all.idle_steps = 0;
     all.in_flight[i] = all.in_flight.back();
     all.in_flight.pop_back();
   }
+  if (++all.idle_steps > steps_before_yield && all.idle_steps % steps_between_yields == 0)
+    sched_yield();
 }
 
 void complete_requests(const Shape& instance) noexcept {
