@@ -24,20 +24,6 @@ struct FastWay {
 };
 constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce, last_scan, last_exscan;
 
-/// What of the program's buffers this rank reads, and what it writes.
-struct Buffers {
-  const void* source;
-  void* target;
-};
-Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept {
-  if (source == MPI_IN_PLACE) source = target;
-  if (collective == Collective::broadcast)
-    return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
-  if (collective == Collective::reduce && !is_root) target = nullptr;
-  if (collective == Collective::exscan && is_root) target = nullptr;
-  return {source, target};
-}
-
 void run_call(const FastWay& way, const void* source, void* target) noexcept {
   Shape& shape = *way.shape;
   CallCounts& counts = interposer().counts(shape.key.collective);
@@ -68,6 +54,7 @@ bool take(const Call& call, FastWay& last) {
   if (!interposed.takes_calls()) return leave(interposed.why_not());
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   Signature signature = signature_of(call);
   if (signature.is_left) return leave(signature.reason);
@@ -119,6 +106,15 @@ bool matches(const FastWay& way, std::int64_t count, MPI_Datatype type, MPI_Op o
 }
 
 }  // namespace
+
+Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept {
+  if (source == MPI_IN_PLACE) source = target;
+  if (collective == Collective::broadcast)
+    return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
+  if (collective == Collective::reduce && !is_root) target = nullptr;
+  if (collective == Collective::exscan && is_root) target = nullptr;
+  return {source, target};
+}
 
 Reason reason_of(Passing passing) {
   switch (passing) {

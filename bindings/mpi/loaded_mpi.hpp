@@ -22,6 +22,12 @@
   X(Reduce_scatter_block)  \
   X(Scan)                  \
   X(Exscan)                \
+  X(Iallreduce)            \
+  X(Ibarrier)              \
+  X(Ibcast)                \
+  X(Ireduce)               \
+  X(Op_free)               \
+  X(Type_free)             \
   X(Init)                  \
   X(Init_thread)           \
   X(Finalize)
@@ -42,7 +48,10 @@
   X(Reduce_scatter_c)            \
   X(Reduce_scatter_block_c)      \
   X(Scan_c)                      \
-  X(Exscan_c)
+  X(Exscan_c)                    \
+  X(Iallreduce_c)                \
+  X(Ibcast_c)                    \
+  X(Ireduce_c)
 #else
 #define TUTTI_MPI_TAKEN_LARGE(X)
 #endif
@@ -56,6 +65,8 @@
   X(Comm_set_attr)         \
   X(Comm_size)             \
   X(Comm_test_inter)       \
+  X(Grequest_complete)     \
+  X(Grequest_start)        \
   X(Group_free)            \
   X(Group_translate_ranks) \
   X(Iprobe)                \
@@ -63,9 +74,11 @@
   X(Pack)                  \
   X(Query_thread)          \
   X(Reduce_local)          \
+  X(Status_set_cancelled)  \
+  X(Status_set_elements)   \
+  X(Test)                  \
   X(Type_commit)           \
   X(Type_create_hindexed)  \
-  X(Type_free)             \
   X(Type_get_extent)       \
   X(Type_get_true_extent)  \
   X(Type_size)             \

@@ -50,6 +50,14 @@ const char* name_of(Collective collective) {
       return "MPI_Scan";
     case Collective::exscan:
       return "MPI_Exscan";
+    case Collective::ibarrier:
+      return "MPI_Ibarrier";
+    case Collective::iallreduce:
+      return "MPI_Iallreduce";
+    case Collective::ibroadcast:
+      return "MPI_Ibcast";
+    case Collective::ireduce:
+      return "MPI_Ireduce";
   }
   return "";
 }
