@@ -144,12 +144,11 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   // A sender is two chunks ahead of its receiver at most.
   const Picoseconds round_trip = (across.time + network.travel_time(0) + network.receive_overhead) /
                                  (2 * static_cast<Picoseconds>(pieces));
-  const Picoseconds each = std::max({children * lanes * port, busy, round_trip});
   // A rank hears what all other lanes have of a piece before it goes on with later ones.  By the
-  // events, this delays the pieces of the first chunk; those of further ones are there by then.
-  const Picoseconds heard = gives && lanes > 1 ? before + in_node : 0;
-  const Picoseconds further = (count - 1) * each + (static_cast<Picoseconds>(pieces) - 1) *
-                                                       std::max<Picoseconds>(heard - each, 0);
+  // events this delays the pieces of a single chunk; of several chunks, ports and memory catch up.
+  const Picoseconds heard = gives && lanes > 1 && chunks == 1 ? before + in_node : 0;
+  const Picoseconds further =
+      (count - 1) * std::max({children * lanes * port, busy, round_trip, heard});
   if (!gives && !variant.fans.is_chain && has_close_prices(topology))
     return reduce_time({.node_count = nodes,
                         .ranks_per_node = topology.largest_node(),
