@@ -23,19 +23,6 @@ struct FastWay {
 };
 constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce;
 
-/// What of the program's buffers this rank reads, and what it writes.
-struct Buffers {
-  const void* source;
-  void* target;
-};
-Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept {
-  if (source == MPI_IN_PLACE) source = target;
-  if (collective == Collective::broadcast)
-    return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
-  if (collective == Collective::reduce && !is_root) target = nullptr;
-  return {source, target};
-}
-
 void run_call(const FastWay& way, const void* source, void* target) noexcept {
   Shape& shape = *way.shape;
   CallCounts& counts = interposer().counts(shape.key.collective);
@@ -55,22 +42,6 @@ void run_fast(const FastWay& way, const void* source, void* target) noexcept {
   run_call(way, source, target);
 }
 
-Reason reason_of(Passing passing) {
-  switch (passing) {
-    case Passing::intercommunicator:
-      return Reason::intercommunicator;
-    case Passing::alone:
-      return Reason::alone;
-    case Passing::switched_off:
-      return Reason::switched_off;
-    case Passing::too_many:
-    case Passing::failed:
-    case Passing::no:
-      break;
-  }
-  return Reason::communicators;
-}
-
 /// Takes a call of which nothing is remembered, or leaves it.
 bool take(const Call& call, FastWay& last) {
   Interposer& interposed = interposer();
@@ -82,6 +53,7 @@ bool take(const Call& call, FastWay& last) {
   if (!interposed.takes_calls()) return leave(interposed.why_not());
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   Signature signature = signature_of(call);
   if (signature.is_left) return leave(signature.reason);
@@ -132,6 +104,30 @@ bool matches(const FastWay& way, std::int64_t count, MPI_Datatype type, MPI_Op o
 }
 
 }  // namespace
+
+Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept {
+  if (source == MPI_IN_PLACE) source = target;
+  if (collective == Collective::broadcast)
+    return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
+  if (collective == Collective::reduce && !is_root) target = nullptr;
+  return {source, target};
+}
+
+Reason reason_of(Passing passing) {
+  switch (passing) {
+    case Passing::intercommunicator:
+      return Reason::intercommunicator;
+    case Passing::alone:
+      return Reason::alone;
+    case Passing::switched_off:
+      return Reason::switched_off;
+    case Passing::too_many:
+    case Passing::failed:
+    case Passing::no:
+      break;
+  }
+  return Reason::communicators;
+}
 
 bool take_barrier(MPI_Comm communicator) noexcept {
   if (last_barrier.communicator == communicator && last_barrier.count == 0) [[likely]] {

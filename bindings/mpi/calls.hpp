@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "interposer.hpp"
+
 namespace tutti::interposer {
 
 bool take_barrier(MPI_Comm communicator) noexcept;
@@ -18,5 +20,14 @@ bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datat
 
 /// The arguments of the last calls are remembered with their operations, which may go now.
 void forget_fast_ways() noexcept;
+
+/// What of the program's buffers this rank reads, and what it writes; nullptr for nothing.
+struct Buffers {
+  const void* source;
+  void* target;
+};
+Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept;
+
+Reason reason_of(Passing passing);
 
 }  // namespace tutti::interposer

@@ -11,6 +11,7 @@
 #include "counters.h"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
+#include "requests.hpp"
 
 using namespace tutti::interposer;
 
@@ -73,12 +74,29 @@ TUTTI_MPI_EXPORT(Allreduce, take_allreduce, (Word a, Word b, Word c, Word d, Wor
 TUTTI_MPI_EXPORT(Bcast, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
 TUTTI_MPI_EXPORT(Reduce, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
                  b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Iallreduce, take_iallreduce,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Ibarrier, take_ibarrier, (Word a, Word b), a, b)
+TUTTI_MPI_EXPORT(Ibcast, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
+                 d, e, f)
+TUTTI_MPI_EXPORT(Ireduce, take_ireduce,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
+TUTTI_MPI_EXPORT(Op_free, take_op_free, (Word a), a)
+TUTTI_MPI_EXPORT(Type_free, take_type_free, (Word a), a)
 #if MPI_VERSION >= 4
 TUTTI_MPI_EXPORT(Allreduce_c, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a,
                  b, c, d, e, f)
 TUTTI_MPI_EXPORT(Bcast_c, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
 TUTTI_MPI_EXPORT(Reduce_c, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
                  b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Iallreduce_c, take_iallreduce,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Ibcast_c, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
+                 c, d, e, f)
+TUTTI_MPI_EXPORT(Ireduce_c, take_ireduce,
+                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
+                 g, h)
 #endif
 
 namespace {

@@ -9,6 +9,8 @@
 #include "calls.hpp"
 #include "handles.hpp"
 #include "loaded_mpi.hpp"
+#include "progress_hook.hpp"
+#include "requests.hpp"
 #include "tutti/status.hpp"
 
 /// Found by another interposer that was loaded before this one, which then takes nothing.
@@ -66,6 +68,8 @@ const char* name_of(Reason reason) {
       return "layout of the type";
     case Reason::refused:
       return "no operation can be made";
+    case Reason::no_progress:
+      return "MPI calls nobody while it waits";
   }
   return "";
 }
@@ -124,6 +128,10 @@ void Interposer::begin() {
     why_not_ = Reason::threads;
     return;
   }
+  int has_hook = has_progress_hook() ? 1 : 0;
+  int all_have = 0;
+  mpi.Allreduce(&has_hook, &all_have, 1, handles().int32, handles().min, handles().world);
+  has_progress_ = all_have != 0;
   mpi.Comm_create_keyval(do_not_copy, forget_communicator, &keyval_, nullptr);
   takes_calls_ = true;
 }
@@ -134,6 +142,7 @@ void Interposer::end() {
     takes_calls_ = false;
     why_not_ = Reason::not_initialized;
     own_mpi().Barrier(handles().world);
+    end_requests();
     communicators_.clear();
     own_mpi().Comm_free_keyval(&keyval_);
   }
@@ -164,7 +173,9 @@ void Interposer::forget(MPI_Comm handle) noexcept {
   if (found == communicators_.end()) return;
   forget_fast_ways();
   if (found->second->is_adopted()) --adopted_;
+  std::unique_ptr<ProgramCommunicator> communicator = std::move(found->second);
   communicators_.erase(found);
+  keep_while_in_flight(std::move(communicator));
 }
 
 void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape, const void* source,
@@ -173,6 +184,13 @@ void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape,
   const bool was_adopted = communicator.is_adopted();
   communicator.make_operation(shape, context(), adopted_ < settings_.communicators_max, source,
                               target);
+  if (!was_adopted && communicator.is_adopted()) ++adopted_;
+}
+
+void Interposer::make_wanted_operations(ProgramCommunicator& communicator) {
+  forget_fast_ways();
+  const bool was_adopted = communicator.is_adopted();
+  communicator.make_wanted_operations(context(), adopted_ < settings_.communicators_max);
   if (!was_adopted && communicator.is_adopted()) ++adopted_;
 }
 

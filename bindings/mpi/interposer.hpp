@@ -31,8 +31,9 @@ enum class Reason : std::uint8_t {
   undefined,      // MPI defines no such reduction: it says so itself
   layout,         // a type of which elements begin before their address
   refused,        // tutti can make no operation for it
+  no_progress,    // nonblocking, and MPI would not let tutti go on while it waits
 };
-inline constexpr std::size_t reason_count = 13;
+inline constexpr std::size_t reason_count = 14;
 const char* name_of(Reason reason);
 
 struct CallCounts {
@@ -50,6 +51,8 @@ class Interposer {
 
   bool takes_calls() const noexcept { return takes_calls_; }
   Reason why_not() const noexcept { return why_not_; }
+  /// Whether MPI calls this library while it waits, on all ranks.
+  bool has_progress() const noexcept { return has_progress_; }
   const Settings& settings() const noexcept { return settings_; }
   CallCounts& counts(Collective collective) noexcept {
     return counts_[static_cast<std::size_t>(collective)];
@@ -67,11 +70,13 @@ class Interposer {
   /// As ProgramCommunicator::make_operation.
   void make_operation(ProgramCommunicator& communicator, Shape& shape, const void* source,
                       void* target);
+  void make_wanted_operations(ProgramCommunicator& communicator);
 
  private:
   Context* context() noexcept;
 
   bool takes_calls_ = false;
+  bool has_progress_ = false;
   Reason why_not_ = Reason::not_initialized;
   bool has_no_context_ = false;
   int keyval_ = MPI_KEYVAL_INVALID;

@@ -10,6 +10,12 @@
   X(Barrier)               \
   X(Bcast)                 \
   X(Reduce)                \
+  X(Iallreduce)            \
+  X(Ibarrier)              \
+  X(Ibcast)                \
+  X(Ireduce)               \
+  X(Op_free)               \
+  X(Type_free)             \
   X(Init)                  \
   X(Init_thread)           \
   X(Finalize)
@@ -18,7 +24,10 @@
 #define TUTTI_MPI_TAKEN_LARGE(X) \
   X(Allreduce_c)                 \
   X(Bcast_c)                     \
-  X(Reduce_c)
+  X(Reduce_c)                    \
+  X(Iallreduce_c)                \
+  X(Ibcast_c)                    \
+  X(Ireduce_c)
 #else
 #define TUTTI_MPI_TAKEN_LARGE(X)
 #endif
@@ -32,11 +41,15 @@
   X(Comm_set_attr)        \
   X(Comm_size)            \
   X(Comm_test_inter)      \
-  X(Iprobe)               \
+  X(Grequest_complete)    \
+  X(Grequest_start)       \
   X(Op_commutative)       \
   X(Pack)                 \
   X(Query_thread)         \
   X(Reduce_local)         \
+  X(Status_set_cancelled) \
+  X(Status_set_elements)  \
+  X(Test)                 \
   X(Type_get_extent)      \
   X(Type_get_true_extent) \
   X(Type_size)            \

@@ -1,10 +1,12 @@
 #include "program_communicator.hpp"
 
 #include <cstdio>
+#include <utility>
 
 #include "communicator_exchange.hpp"
 #include "handles.hpp"
 #include "loaded_mpi.hpp"
+#include "requests.hpp"
 #include "tutti/collectives.hpp"
 #include "tutti/status.hpp"
 
@@ -15,17 +17,21 @@ Operation make(Communicator& communicator, Shape& shape, const void* source, voi
   const ShapeKey& key = shape.key;
   switch (key.collective) {
     case Collective::barrier:
+    case Collective::ibarrier:
       return barrier(communicator);
     case Collective::allreduce:
+    case Collective::iallreduce:
       return allreduce(communicator, {.source = source,
                                       .target = target,
                                       .element_count = key.element_count,
                                       .reduction = shape.reduction()});
     case Collective::broadcast:
+    case Collective::ibroadcast:
       return broadcast(communicator, {.buffer = target,
                                       .bytes = key.bytes(),
                                       .root = Rank{static_cast<std::uint32_t>(key.root)}});
     case Collective::reduce:
+    case Collective::ireduce:
       return reduce(communicator, {.source = source,
                                    .target = target,
                                    .element_count = key.element_count,
@@ -55,7 +61,9 @@ Shape& ProgramCommunicator::count_call(const ShapeKey& key) {
   auto found = shapes_.find(key);
   if (found == shapes_.end()) {
     if (shapes_.size() >= shapes_max)
-      std::erase_if(shapes_, [](const auto& entry) { return !entry.second->operation; });
+      std::erase_if(shapes_, [](const auto& entry) {
+        return !entry.second->has_operation() && !entry.second->is_wanted;
+      });
     found = shapes_.emplace(key, std::make_unique<Shape>(key, calls_)).first;
   }
   Shape& shape = *found->second;
@@ -67,12 +75,49 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool ha
                                          const void* source, void* target) {
   if (!communicator_) adopt(context, has_room);
   if (!communicator_) return;
-  if (operations_ == operations_max) drop_the_oldest(shape);
+  drop_the_oldest(1, shape);
+  try_to_make(shape, [&] {
+    shape.operation.emplace(make(*communicator_, shape, source, target));
+    ++operations_;
+  });
+}
+
+void ProgramCommunicator::want_operations(Shape& shape) {
+  if (shape.is_wanted) return;
+  shape.is_wanted = true;
+  wanted_.push_back(&shape);
+}
+
+void ProgramCommunicator::make_wanted_operations(Context* context, bool has_room) {
+  if (!communicator_) adopt(context, has_room);
+  for (Shape* const shape : std::exchange(wanted_, {})) {
+    shape->is_wanted = false;
+    if (!communicator_ || passing_ != Passing::no) continue;
+    drop_the_oldest(instances_max, *shape);
+    try_to_make(*shape, [&] {
+      std::vector<std::unique_ptr<Shape>> instances;
+      // The program's buffers come with each call.
+      std::vector<std::byte> source(shape->key.bytes()), target(shape->key.bytes());
+      for (std::size_t i = 0; i < instances_max; ++i) {
+        Shape& instance =
+            *instances.emplace_back(std::make_unique<Shape>(shape->key, shape->all_calls));
+        const bool is_moved = shape->key.combining == Combining::none;
+        instance.operation.emplace(make(*communicator_, instance, source.data(),
+                                        is_moved ? source.data() : target.data()));
+      }
+      shape->instances = std::move(instances);
+      operations_ += instances_max;
+    });
+  }
+}
+
+template <class Make>
+void ProgramCommunicator::try_to_make(Shape& shape, Make&& make) {
   try {
     // Ranks may come late by any time.
     own_mpi().Barrier(handle_);
-    shape.operation.emplace(make(*communicator_, shape, source, target));
-    ++operations_;
+    const RequestsAtRest at_rest;
+    make();
   } catch (const Error& error) {  // on all ranks
     shape.is_refused = true;
     if (communicator_->failure().status != Status::ok) passing_ = Passing::failed;
@@ -92,6 +137,7 @@ void ProgramCommunicator::adopt(Context* context, bool has_room) {
     return;
   }
   try {
+    const RequestsAtRest at_rest;
     exchange_ = communicator_exchange(handle_);
     communicator_.emplace(*context, *exchange_);
   } catch (const Error& error) {  // on all ranks
@@ -102,16 +148,22 @@ void ProgramCommunicator::adopt(Context* context, bool has_room) {
   }
 }
 
-void ProgramCommunicator::drop_the_oldest(const Shape& but) {
-  Shape* oldest = nullptr;
-  for (auto& [key, shape] : shapes_)
-    if (shape->operation && shape.get() != &but &&
-        (oldest == nullptr || shape->last_used < oldest->last_used))
-      oldest = shape.get();
-  if (oldest == nullptr) return;
-  oldest->operation.reset();
-  oldest->calls = 0;
-  --operations_;
+void ProgramCommunicator::drop_the_oldest(std::size_t count, const Shape& but) {
+  while (operations_ + count > operations_max) {
+    Shape* oldest = nullptr;
+    for (auto& [key, shape] : shapes_)
+      if (shape->has_operation() && shape.get() != &but &&
+          (oldest == nullptr || shape->last_used < oldest->last_used))
+        oldest = shape.get();
+    if (oldest == nullptr) return;
+    // All ranks have made the calls that are in flight, because they make this one.
+    for (const std::unique_ptr<Shape>& instance : oldest->instances) complete_requests(*instance);
+    operations_ -= oldest->operation ? 1 : oldest->instances.size();
+    oldest->operation.reset();
+    oldest->instances.clear();
+    oldest->nonblocking = 0;
+    oldest->calls = 0;
+  }
 }
 
 }  // namespace tutti::interposer

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "shape.hpp"
 #include "tutti/communicator.hpp"
@@ -20,6 +21,10 @@ namespace tutti::interposer {
 inline constexpr std::size_t operations_max = 32;
 /// So many kinds of calls are told apart; after that, all that have no operation are forgotten.
 inline constexpr std::size_t shapes_max = 1024;
+
+/// So many calls of one nonblocking kind can be in flight at the same time; further ones wait for
+/// them.
+inline constexpr std::size_t instances_max = 2;
 
 /// Why the calls of a communicator pass, or no for a reason.
 enum class Passing : std::uint8_t { no, intercommunicator, alone, switched_off, too_many, failed };
@@ -34,6 +39,8 @@ class ProgramCommunicator {
   Passing passing() const noexcept { return passing_; }
   bool is_adopted() const noexcept { return communicator_.has_value(); }
 
+  std::uint64_t calls_in_flight = 0;  // nonblocking ones that tutti does
+
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
 
@@ -43,11 +50,20 @@ class ProgramCommunicator {
   void make_operation(Shape& shape, Context* context, bool has_room, const void* source,
                       void* target);
 
+  /// A nonblocking call is local: it wants operations, and the next blocking call on the
+  /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
+  void want_operations(Shape& shape);
+  bool wants_operations() const noexcept { return !wanted_.empty(); }
+  void make_wanted_operations(Context* context, bool has_room);
+
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
   void adopt(Context* context, bool has_room);
-  void drop_the_oldest(const Shape& but);
+  /// Makes room for so many more operations.
+  void drop_the_oldest(std::size_t count, const Shape& but);
+  template <class Make>
+  void try_to_make(Shape& shape, Make&& make);
 
   MPI_Comm handle_;
   std::int32_t rank_ = 0;
@@ -59,6 +75,7 @@ class ProgramCommunicator {
   std::unique_ptr<Exchange> exchange_;
   std::optional<Communicator> communicator_;
   std::unordered_map<ShapeKey, std::unique_ptr<Shape>, HashOfShape> shapes_;
+  std::vector<Shape*> wanted_;
 };
 
 }  // namespace tutti::interposer

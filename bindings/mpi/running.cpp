@@ -33,12 +33,13 @@ Status wait_slow(Operation& operation) noexcept {
   }
 }
 
+}  // namespace
+
 std::byte* room(std::vector<std::byte>& staging, std::size_t bytes) {
   if (staging.size() < bytes) staging.resize(bytes);
   return staging.data();
 }
 
-/// Elements of the program's, wherever they lie, into contiguous room or back.
 void copy_elements(const void* from, void* to, const Call& call, bool from_program, bool packed) {
   const MpiFunctions& mpi = own_mpi();
   int bytes = 0;
@@ -60,8 +61,6 @@ void copy_elements(const void* from, void* to, const Call& call, bool from_progr
   if (!from_program || !packed)
     mpi.Unpack(pack, size, &position, to, count, call.type, call.communicator);
 }
-
-}  // namespace
 
 void run(Shape& shape, const void* source, void* target, MPI_Comm handle) noexcept {
   Operation& operation = *shape.operation;

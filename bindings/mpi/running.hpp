@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "shape.hpp"
 #include "signature.hpp"
@@ -22,5 +23,11 @@ void run_staged(Shape& shape, std::size_t bytes, const void* source, void* targe
 
 /// Likewise, where MPI knows how the elements lie.
 void run_laid_out(Shape& shape, const Call& call, const void* source, void* target);
+
+/// Room of the shape's for so many bytes.
+std::byte* room(std::vector<std::byte>& staging, std::size_t bytes);
+
+/// Copies elements of the program's, wherever they lie, into contiguous room or back.
+void copy_elements(const void* from, void* to, const Call& call, bool from_program, bool packed);
 
 }  // namespace tutti::interposer

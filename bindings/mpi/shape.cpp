@@ -26,6 +26,14 @@ const char* name_of(Collective collective) {
       return "MPI_Bcast";
     case Collective::reduce:
       return "MPI_Reduce";
+    case Collective::ibarrier:
+      return "MPI_Ibarrier";
+    case Collective::iallreduce:
+      return "MPI_Iallreduce";
+    case Collective::ibroadcast:
+      return "MPI_Ibcast";
+    case Collective::ireduce:
+      return "MPI_Ireduce";
   }
   return "";
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +15,17 @@
 
 namespace tutti::interposer {
 
-enum class Collective : std::uint8_t { barrier, allreduce, broadcast, reduce };
-inline constexpr std::size_t collective_count = 4;
+enum class Collective : std::uint8_t {
+  barrier,
+  allreduce,
+  broadcast,
+  reduce,
+  ibarrier,  // nonblocking calls are kinds of their own
+  iallreduce,
+  ibroadcast,
+  ireduce
+};
+inline constexpr std::size_t collective_count = 8;
 const char* name_of(Collective collective);  // "MPI_Barrier"
 
 /// Who combines elements.
@@ -51,12 +61,16 @@ struct HashOfShape {
 inline constexpr std::size_t rounded_bytes_max = 1024;
 std::uint64_t rounded_count(std::uint64_t count, std::size_t element_bytes) noexcept;
 
+struct Request;
+
 struct Shape {
   /// `calls_of_communicator` counts all calls of its communicator, of all kinds.
   Shape(const ShapeKey& its_key, std::uint64_t& calls_of_communicator)
       : key(its_key), all_calls(calls_of_communicator) {}
   Shape(const Shape&) = delete;  // the operation points into it
   Shape& operator=(const Shape&) = delete;
+
+  bool has_operation() const noexcept { return operation || !instances.empty(); }
 
   /// The reduction of its key.  MPI's combine with the type and the operator of the call that runs.
   Reduction reduction() noexcept;
@@ -77,6 +91,14 @@ struct Shape {
   MPI_Datatype type_of_call{};
   MPI_Op op_of_call{};
   std::vector<std::byte> source, target;  // where the program's buffers cannot be used
+
+  // Nonblocking calls alone.
+  bool is_wanted = false;         // the next blocking call makes its operations
+  std::uint64_t nonblocking = 0;  // calls that its operations have been given
+  /// A shape for each operation: call n is done by number n modulo their count, on all ranks.
+  std::vector<std::unique_ptr<Shape>> instances;
+  /// In an instance: calls that are not done yet.  The first one is in flight.
+  std::vector<Request*> requests;
 };
 
 }  // namespace tutti::interposer

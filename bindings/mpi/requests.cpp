@@ -1,0 +1,422 @@
+#include "requests.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "calls.hpp"
+#include "handles.hpp"
+#include "interposer.hpp"
+#include "loaded_mpi.hpp"
+#include "predefined.hpp"
+#include "progress_hook.hpp"
+#include "running.hpp"
+#include "signature.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::interposer {
+
+/// A nonblocking call that tutti does.
+struct Request {
+  Call call;
+  Buffers buffers;  // what this rank reads and writes of them
+  std::size_t bytes;
+  bool is_laid_out;
+  bool is_staged;
+  bool holds_type;
+  bool holds_op;
+  ProgramCommunicator* communicator;
+  MPI_Request handle;
+};
+
+namespace {
+
+/// After so many steps without one that brought a call to its end, every so many give the core to
+/// others: ranks may be more than cores, and MPIs wait without ever yielding.
+constexpr std::uint64_t steps_before_yield = 1024;
+constexpr std::uint64_t steps_between_yields = 32;
+
+/// Handles of the program that calls in flight need.  MPI would keep what it needs for itself; here
+/// the program's free is put off, which it does not see: its handle becomes null.  A duplicate
+/// would not do, because users' operators may compare the type with their own.
+template <class Handle>
+class HeldHandles {
+ public:
+  void hold(Handle handle) {
+    if (Entry* const found = find(handle))
+      ++found->users;
+    else
+      entries_.push_back({handle, 1, false});
+  }
+
+  /// Whether it is to be freed now.
+  bool release(Handle handle) {
+    Entry* const found = find(handle);
+    if (--found->users > 0) return false;
+    const bool is_freed = found->is_freed;
+    *found = entries_.back();
+    entries_.pop_back();
+    return is_freed;
+  }
+
+  /// The program frees it; false if nothing needs it.
+  bool put_off(Handle handle) {
+    Entry* const found = find(handle);
+    if (found == nullptr) return false;
+    found->is_freed = true;
+    return true;
+  }
+
+ private:
+  struct Entry {
+    Handle handle;
+    std::uint64_t users;
+    bool is_freed;
+  };
+  Entry* find(Handle handle) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const Entry& entry) { return entry.handle == handle; });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
+  std::vector<Entry> entries_;
+};
+
+struct Requests {
+  std::vector<Shape*> in_flight;  // instances
+  std::size_t watched = 0;        // the one that looks for dead peers next
+  std::uint64_t idle_steps = 0;   // in which nothing was done
+  bool is_at_rest = false;        // or in progress_requests()
+  bool is_hooked = false;
+  HeldHandles<MPI_Op> ops;
+  HeldHandles<MPI_Datatype> types;
+  std::vector<std::unique_ptr<ProgramCommunicator>> kept;
+};
+
+Requests& requests() {
+  static Requests* const all = new Requests;  // as the interposer
+  return *all;
+}
+
+[[noreturn]] void end_job(const Request& request, Status status) {
+  std::fprintf(stderr, "tutti: %s: %s; %s\n", name_of(request.call.collective), name_of(status),
+               request.communicator->failure().text);
+  own_mpi().Abort(handles().world, 1);
+  std::abort();  // MPI_Abort does not return
+}
+
+// The call's own communicator may be gone; it only says how elements are packed.
+void copy_laid_out(const Request& request, const void* from, void* to, bool from_program) {
+  Call call = request.call;
+  call.communicator = handles().self;
+  copy_elements(from, to, call, from_program, request.call.collective == Collective::ibroadcast);
+}
+
+/// Starts the first call of an instance.
+void start_first(Shape& instance) {
+  const Request& request = *instance.requests.front();
+  instance.type_of_call = request.call.type;
+  instance.op_of_call = request.call.op;
+  const void* in = request.buffers.source;
+  void* out = request.buffers.target;
+  const bool is_broadcast = request.call.collective == Collective::ibroadcast;
+  if (request.is_staged || request.is_laid_out) {
+    std::byte* const room_in = room(instance.source, instance.key.bytes());
+    if (in != nullptr && request.is_laid_out)
+      copy_laid_out(request, in, room_in, true);
+    else if (in != nullptr)
+      std::memcpy(room_in, in, request.bytes);
+    in = room_in;
+    out = is_broadcast ? room_in : room(instance.target, instance.key.bytes());
+  } else if (is_broadcast) {
+    in = out = request.call.target;
+  }
+  const Status status = instance.operation->start(in, out);
+  if (status != Status::ok) end_job(request, status);
+}
+
+/// The first call of an instance is done.
+void finish_first(Shape& instance) {
+  const std::unique_ptr<Request> request(instance.requests.front());
+  instance.requests.erase(instance.requests.begin());
+  void* const target = request->buffers.target;
+  if (target != nullptr && (request->is_laid_out || request->is_staged)) {
+    const bool is_broadcast = request->call.collective == Collective::ibroadcast;
+    const std::byte* const out = is_broadcast ? instance.source.data() : instance.target.data();
+    if (request->is_laid_out)
+      copy_laid_out(*request, out, target, false);
+    else
+      std::memcpy(target, out, request->bytes);
+  }
+  Requests& all = requests();
+  if (request->holds_op && all.ops.release(request->call.op)) own_mpi().Op_free(&request->call.op);
+  if (request->holds_type && all.types.release(request->call.type))
+    own_mpi().Type_free(&request->call.type);
+  --request->communicator->calls_in_flight;
+  own_mpi().Grequest_complete(request->handle);
+}
+
+/// Finishes, and starts, what can be; whether the instance has nothing left.
+bool advance(Shape& instance) {
+  while (!instance.operation->in_flight()) {
+    const Status status = instance.operation->test();
+    if (status != Status::ok) end_job(*instance.requests.front(), status);
+    finish_first(instance);
+    if (instance.requests.empty()) return true;
+    start_first(instance);
+  }
+  return false;
+}
+
+int query(void*, MPI_Status* status) {
+  own_mpi().Status_set_elements(status, handles().byte, 0);
+  own_mpi().Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = MPI_UNDEFINED;
+  status->MPI_TAG = MPI_UNDEFINED;
+  return MPI_SUCCESS;
+}
+int free_nothing(void*) {
+  return MPI_SUCCESS;
+}
+int cancel_nothing(void*, int) {
+  return MPI_SUCCESS;
+}
+
+#ifdef OPEN_MPI
+void start_generalized_request(MPI_Request* handle) {
+  own_mpi().Grequest_start(query, free_nothing, cancel_nothing, nullptr, handle);
+}
+#else
+// MPI_Waitall of MPICH ends the program where a generalised request is not complete and another one
+// is null, unless it knows how to wait: it calls this until the request is complete, and MPI_Wait
+// the other one.
+int wait_a_little(int, void**, double, MPI_Status*) {
+  progress_mpi();
+  return MPI_SUCCESS;
+}
+int look(void*, MPI_Status*) {
+  progress_mpi();
+  return MPI_SUCCESS;
+}
+
+void start_generalized_request(MPI_Request* handle) {
+  static const auto start_extended =
+      reinterpret_cast<decltype(&PMPIX_Grequest_start)>(function_of_mpi("PMPIX_Grequest_start"));
+  if (start_extended != nullptr)
+    start_extended(query, free_nothing, cancel_nothing, look, wait_a_little, nullptr, handle);
+  else
+    own_mpi().Grequest_start(query, free_nothing, cancel_nothing, nullptr, handle);
+}
+#endif
+
+MPI_Request start_call(Shape& instance, std::unique_ptr<Request> request) {
+  Requests& all = requests();
+  if (!all.is_hooked) {
+    hook_progress(progress_requests);
+    all.is_hooked = true;
+  }
+  start_generalized_request(&request->handle);
+  const MPI_Request handle = request->handle;
+  ++request->communicator->calls_in_flight;
+  if (request->holds_op) all.ops.hold(request->call.op);
+  if (request->holds_type) all.types.hold(request->call.type);
+  const bool is_idle = instance.requests.empty();
+  instance.requests.push_back(request.release());
+  if (is_idle) {
+    start_first(instance);
+    all.in_flight.push_back(&instance);
+  }
+  if (!instance.operation->in_flight()) progress_requests();
+  return handle;
+}
+
+Collective blocking(Collective collective) {
+  switch (collective) {
+    case Collective::ibarrier:
+      return Collective::barrier;
+    case Collective::iallreduce:
+      return Collective::allreduce;
+    case Collective::ibroadcast:
+      return Collective::broadcast;
+    case Collective::ireduce:
+      return Collective::reduce;
+    case Collective::barrier:
+    case Collective::allreduce:
+    case Collective::broadcast:
+    case Collective::reduce:
+      break;
+  }
+  return collective;
+}
+
+bool take(const Call& call, MPI_Request* request) {
+  Interposer& interposed = interposer();
+  CallCounts& counts = interposed.counts(call.collective);
+  const auto leave = [&](Reason reason) {
+    ++counts.passed[static_cast<std::size_t>(reason)];
+    return false;
+  };
+  if (!interposed.takes_calls()) return leave(interposed.why_not());
+  if (!interposed.has_progress()) return leave(Reason::no_progress);
+  if (call.communicator == handles().no_comm) return leave(Reason::undefined);
+  ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
+  Call like = call;
+  like.collective = blocking(call.collective);
+  Signature signature = signature_of(like);
+  if (signature.is_left) return leave(signature.reason);
+  signature.key.collective = call.collective;
+  if (is_rooted(like.collective)) {
+    if (call.root < 0 || static_cast<std::uint32_t>(call.root) >= communicator.rank_count())
+      return leave(Reason::undefined);
+    signature.key.root = call.root;
+  }
+
+  Shape& shape = communicator.count_call(signature.key);
+  if (shape.instances.empty()) {
+    if (shape.is_refused) return leave(Reason::refused);
+    if (shape.calls >= interposed.settings().after) {
+      communicator.want_operations(shape);
+      forget_fast_ways();  // the next blocking call has more to do
+    }
+    return leave(Reason::first_calls);
+  }
+  Shape& instance = *shape.instances[shape.nonblocking++ % shape.instances.size()];
+  const bool is_root = is_rooted(like.collective) && communicator.rank() == call.root;
+  const bool is_ours = signature.key.combining == Combining::own;
+  const bool needs_type = signature.is_laid_out || !is_ours;
+  auto made = std::make_unique<Request>(Request{
+      .call = call,
+      .buffers = buffers_of(like.collective, is_root, call.source, call.target),
+      .bytes = signature.bytes,
+      .is_laid_out = signature.is_laid_out,
+      .is_staged = !signature.is_laid_out && shape.key.bytes() != signature.bytes,
+      .holds_type = call.type != MPI_Datatype{} && needs_type && find_type(call.type) == nullptr,
+      .holds_op = call.op != MPI_Op{} && find_operator(call.op) == nullptr,
+      .communicator = &communicator,
+      .handle = {}});
+  ++counts.taken;
+  counts.bytes_taken += signature.bytes;
+  *request = start_call(instance, std::move(made));
+  return true;
+}
+
+/// Frees `handle` when no call in flight needs it any more; false if none does now.
+template <class Handle>
+bool put_off(HeldHandles<Handle>& held, Handle* handle, Handle Handles::*none) {
+  if (handle == nullptr || !held.put_off(*handle)) return false;
+  *handle = handles().*none;
+  return true;
+}
+
+}  // namespace
+
+bool take_ibarrier(MPI_Comm communicator, MPI_Request* request) noexcept {
+  return take({.collective = Collective::ibarrier, .communicator = communicator}, request);
+}
+
+bool take_iallreduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                     MPI_Op op, MPI_Comm communicator, MPI_Request* request) noexcept {
+  return take({.collective = Collective::iallreduce,
+               .source = source,
+               .target = target,
+               .count = count,
+               .type = type,
+               .op = op,
+               .communicator = communicator},
+              request);
+}
+
+bool take_ibroadcast(void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                     MPI_Comm communicator, MPI_Request* request) noexcept {
+  return take({.collective = Collective::ibroadcast,
+               .source = buffer,
+               .target = buffer,
+               .count = count,
+               .type = type,
+               .root = root,
+               .communicator = communicator},
+              request);
+}
+
+bool take_ireduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                  MPI_Op op, int root, MPI_Comm communicator, MPI_Request* request) noexcept {
+  return take({.collective = Collective::ireduce,
+               .source = source,
+               .target = target,
+               .count = count,
+               .type = type,
+               .op = op,
+               .root = root,
+               .communicator = communicator},
+              request);
+}
+
+bool take_op_free(MPI_Op* op) noexcept {
+  return put_off(requests().ops, op, &Handles::no_op);
+}
+
+bool take_type_free(MPI_Datatype* type) noexcept {
+  return put_off(requests().types, type, &Handles::no_type);
+}
+
+void progress_requests() noexcept {
+  Requests& all = requests();
+  if (all.in_flight.empty() || all.is_at_rest) return;
+  const RequestsAtRest at_rest;
+  // Progress on one is progress on all, but each communicator has its own peers to look after.
+  all.watched = all.watched + 1 < all.in_flight.size() ? all.watched + 1 : 0;
+  (void)all.in_flight[all.watched]->operation->test();
+  for (std::size_t i = 0; i < all.in_flight.size();) {
+    if (!advance(*all.in_flight[i])) {
+      ++i;
+      continue;
+    }
+    all.idle_steps = 0;
+    all.in_flight[i] = all.in_flight.back();
+    all.in_flight.pop_back();
+  }
+  if (++all.idle_steps > steps_before_yield && all.idle_steps % steps_between_yields == 0)
+    sched_yield();
+}
+
+void complete_requests(const Shape& instance) noexcept {
+  while (!instance.requests.empty()) {
+    progress_mpi();
+    progress_requests();
+  }
+}
+
+void keep_while_in_flight(std::unique_ptr<ProgramCommunicator> communicator) {
+  std::vector<std::unique_ptr<ProgramCommunicator>>& kept = requests().kept;
+  std::erase_if(kept, [](const auto& one) { return one->calls_in_flight == 0; });
+  if (communicator->calls_in_flight > 0) kept.push_back(std::move(communicator));
+}
+
+void end_requests() noexcept {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!requests().in_flight.empty() &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(1)) {
+    progress_mpi();
+    progress_requests();
+  }
+  own_mpi().Barrier(handles().world);
+  // What is left cannot be done: a rank has not called it.
+  requests().in_flight.clear();
+  requests().kept.clear();
+}
+
+RequestsAtRest::RequestsAtRest() noexcept : was_at_rest_(requests().is_at_rest) {
+  requests().is_at_rest = true;
+}
+
+RequestsAtRest::~RequestsAtRest() {
+  requests().is_at_rest = was_at_rest_;
+}
+
+}  // namespace tutti::interposer

@@ -1,0 +1,59 @@
+// Nonblocking collectives that tutti does.  A program gets a generalised request for each, so that
+// all of MPI's functions of requests know it.  MPI calls progress_requests() whenever it waits
+// (progress_hook): that starts, and completes, what can be.  Everything happens in the program's
+// thread.
+//
+// A kind of calls has a few operations, which take turns by the number of the call; what is in
+// flight differs from rank to rank, and decides nothing.  A call whose operation is still in flight
+// is queued behind it.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "program_communicator.hpp"
+
+namespace tutti::interposer {
+
+// As those of calls.hpp.  None of them waits.
+bool take_ibarrier(MPI_Comm communicator, MPI_Request* request) noexcept;
+bool take_iallreduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                     MPI_Op op, MPI_Comm communicator, MPI_Request* request) noexcept;
+bool take_ibroadcast(void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                     MPI_Comm communicator, MPI_Request* request) noexcept;
+bool take_ireduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                  MPI_Op op, int root, MPI_Comm communicator, MPI_Request* request) noexcept;
+
+/// What calls in flight combine or copy with is freed when they are complete.
+bool take_op_free(MPI_Op* op) noexcept;
+bool take_type_free(MPI_Datatype* type) noexcept;
+
+/// Makes one step of progress for all calls in flight.
+void progress_requests() noexcept;
+
+/// Waits until an instance of a nonblocking kind has nothing in flight; MPI goes on meanwhile.
+void complete_requests(const Shape& instance) noexcept;
+
+/// The program has freed the communicator; its calls in flight go on, and it goes after them.
+void keep_while_in_flight(std::unique_ptr<ProgramCommunicator> communicator);
+
+/// MPI is about to be finalised, and all ranks are here: completes what can be completed within a
+/// second, and lets the communicators go that were kept.
+void end_requests() noexcept;
+
+/// While tutti sets something up with the ranks of a communicator, which are all here, MPI's
+/// progress does not call tutti.
+class RequestsAtRest {
+ public:
+  RequestsAtRest() noexcept;
+  ~RequestsAtRest();
+  RequestsAtRest(const RequestsAtRest&) = delete;
+  RequestsAtRest& operator=(const RequestsAtRest&) = delete;
+
+ private:
+  bool was_at_rest_;
+};
+
+}  // namespace tutti::interposer
