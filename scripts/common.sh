@@ -28,7 +28,8 @@ packages_to_test=(libgtest-dev librapidcheck-dev python3 python3-jsonschema stra
   valgrind python3-numpy python3-mpi4py)
 packages_to_test_all=(clang clang-format clang-tidy libclang-rt-14-dev libmpich-dev mpich
   python3-pyverbs libfabric-bin libgloo-dev abigail-tools dpkg-dev file groff-base man-db tcl
-  munge slurmctld slurmd)
+  munge slurmctld slurmd
+  hpcc libhypre-dev libsuperlu-dist-dev scalapack-mpi-test)
 # For the virtual machine of scripts/kernel-verbs.
 packages_to_boot=(qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 procps ibverbs-providers
   ibverbs-utils rdmacm-utils perftest)

@@ -66,7 +66,9 @@ std::string usage(Launcher launcher) {
          "  --iterations N    the most there may be; 1000\n"
          "  --repeat N        solves N times and prints medians; 1\n"
          "  --history PREFIX  each rank writes its residuals to PREFIX.RANK.csv\n" +
-         (mpi ? "  --with NAME       tutti, mpi or both, by turns; both\n"
+         (mpi ? "  --with NAME       tutti, mpi, preloaded (MPI's calls, by libtutti-mpi), both "
+                "(tutti,\n"
+                "                    mpi) or all, by turns; both\n"
               : "  --ranks N         how many processes solve; 2\n") +
          "  --help\n\n"
          "Ends with 1 if it has not converged, with 2 if it does not understand what is asked "
@@ -117,8 +119,9 @@ std::optional<Options> parse(int argc, char** argv, Launcher launcher) {
       options.ranks = static_cast<std::uint32_t>(number(name, value(), 1000));
     } else if (name == "--with" && mpi) {
       with = value();
-      if (with != "tutti" && with != "mpi" && with != "both")
-        refuse(name, with, "tutti, mpi or both");
+      if (with != "tutti" && with != "mpi" && with != "preloaded" && with != "both" &&
+          with != "all")
+        refuse(name, with, "tutti, mpi, preloaded, both or all");
     } else {
       throw UsageError(name +
                        ": unknown; expected --grid, --stencil, --matrix, --solver, --exact, "
@@ -133,7 +136,8 @@ std::optional<Options> parse(int argc, char** argv, Launcher launcher) {
   for (const char* name : {"cg", "pipelined"})
     if (solver == name || solver == "both") options.solvers.emplace_back(name);
   for (const char* name : {"tutti", "mpi"})
-    if (with == name || with == "both") options.communications.emplace_back(name);
+    if (with == name || with == "both" || with == "all") options.communications.emplace_back(name);
+  if (with == "preloaded" || with == "all") options.communications.emplace_back("preloaded");
   return options;
 }
 

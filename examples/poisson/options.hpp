@@ -20,7 +20,7 @@ struct Options {
   Grid grid;
   std::string matrix;                       // path; if empty, the grid is taken
   std::vector<std::string> solvers;         // cg, pipelined
-  std::vector<std::string> communications;  // tutti, mpi
+  std::vector<std::string> communications;  // tutti, mpi, preloaded; in this order
   Arithmetic arithmetic = Arithmetic::plain;
   Limits limits;
   std::uint32_t repeat = 1;

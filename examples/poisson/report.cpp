@@ -171,10 +171,10 @@ void print_ratios(const Run& first, const Run& second) {
   const std::vector<Times>&one = first.times(), &other = second.times();
   std::printf(
       "%s: with %s, reductions take %.2f x, the halo %.2f x, both together %.2f x, an iteration "
-      "%.2f x as long\n",
+      "%.2f x as long as with %s\n",
       solver.c_str(), second.communication().c_str(), ratio(one, other, &Times::reductions),
       ratio(one, other, &Times::halo), ratio(one, other, &Times::communication),
-      ratio(one, other, &Times::all));
+      ratio(one, other, &Times::all), first.communication().c_str());
   if (first.knows_late_ranks())
     std::printf("%s: from the last rank's arrival on, reductions take %.2f x, the halo %.2f x\n",
                 solver.c_str(), ratio(one, other, &Times::reductions_from_last),
@@ -196,6 +196,15 @@ void print_ratios(const Run& first, const Run& second) {
                 median(quick_other, &Times::communication),
                 ratio(quick_one, quick_other, &Times::communication));
   std::printf("\n");
+}
+
+/// The one of MPI, with which the others of that solver are compared; nullptr if there is none.
+const Run* find_mpi(const Runs& runs, std::size_t begin, std::size_t count) {
+  const auto first = runs.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto last = first + static_cast<std::ptrdiff_t>(count);
+  const auto found =
+      std::find_if(first, last, [](const auto& run) { return run->communication() == "MPI"; });
+  return found == last ? nullptr : found->get();
 }
 
 /// The residuals also as hexadecimal numbers, which show every bit.
@@ -238,15 +247,17 @@ int solve_and_report(const std::vector<std::unique_ptr<Communication>>& communic
   }
   for (const auto& run : runs) print_row(*run, here);
   if (here)
-    for (std::size_t i = 0; communications.size() == 2 && i < runs.size(); i += 2)
-      print_ratios(*runs[i], *runs[i + 1]);
+    for (std::size_t i = 0; i < runs.size(); i += communications.size())
+      if (const Run* const mpi = find_mpi(runs, i, communications.size()))
+        for (std::size_t other = i; other < i + communications.size(); ++other)
+          if (runs[other].get() != mpi) print_ratios(*runs[other], *mpi);
   if (here) {
     std::printf("from last: without waiting for ranks that had not yet begun the call%s\n",
                 runs.front()->knows_late_ranks()
                     ? ""
                     : "; not known, as the ranks have no clock in common");
     std::printf("both: reductions and halo, waiting included\n");
-    if (communications.size() == 2)
+    if (communications.size() > 1)
       std::printf(
           "undisturbed: computing took at most 3 %% longer than in the quickest solve of that "
           "row\n");

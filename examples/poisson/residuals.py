@@ -8,7 +8,7 @@ import math
 import sys
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 280, 64, 34, 46
-COLOURS = {"tutti": "#b03060", "MPI": "#1f6fb4"}
+COLOURS = {"tutti": "#b03060", "MPI": "#1f6fb4", "preloaded": "#2e8b57"}
 DASHES = {"cg": "", "pipelined": "6 3"}
 
 
