@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -48,6 +49,8 @@ class Interposer {
   /// MPI is about to be finalised: forgets everything.  Collective.
   void end();
 
+  /// Whether begin() was called.
+  bool has_begun() const noexcept { return has_begun_; }
   bool takes_calls() const noexcept { return takes_calls_; }
   Reason why_not() const noexcept { return why_not_; }
   const Settings& settings() const noexcept { return settings_; }
@@ -71,9 +74,12 @@ class Interposer {
  private:
   Context* context() noexcept;
 
+  bool has_begun_ = false;
+  bool prints_table_ = false;
   bool takes_calls_ = false;
   Reason why_not_ = Reason::not_initialized;
   bool has_no_context_ = false;
+  std::string context_problem_;  // until it is said
   int keyval_ = MPI_KEYVAL_INVALID;
   std::uint32_t adopted_ = 0;
   Settings settings_;

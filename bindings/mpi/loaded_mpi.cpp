@@ -98,6 +98,10 @@ const MpiFunctions& next_mpi() {
   return functions;
 }
 
+bool is_mpi_loaded() {
+  return opened_library() != nullptr;
+}
+
 bool is_expected_mpi() {
   const bool is_open_mpi = variable_of_mpi("ompi_mpi_comm_world") != nullptr;
 #ifdef OPEN_MPI

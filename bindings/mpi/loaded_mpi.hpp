@@ -64,6 +64,9 @@ const MpiFunctions& next_mpi();
 void* function_of_mpi(const char* name);
 void* variable_of_mpi(const char* name);
 
+/// Whether the process has loaded one.
+bool is_mpi_loaded();
+
 /// Whether the loaded MPI is of the kind (Open MPI or MPICH) that this library was built for.
 bool is_expected_mpi();
 

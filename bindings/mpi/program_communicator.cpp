@@ -1,6 +1,7 @@
 #include "program_communicator.hpp"
 
 #include <cstdio>
+#include <limits>
 
 #include "communicator_exchange.hpp"
 #include "handles.hpp"
@@ -84,11 +85,13 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool ha
 }
 
 void ProgramCommunicator::adopt(Context* context, bool has_room) {
-  int can_adopt = context != nullptr && has_room ? 1 : 0;
-  int all_can = 0;
-  own_mpi().Allreduce(&can_adopt, &all_can, 1, handles().int32, handles().min, handle_);
-  if (all_can == 0) {
+  constexpr int nobody = std::numeric_limits<int>::max();
+  const int unable = context != nullptr && has_room ? nobody : rank_;
+  int first_unable = nobody;
+  own_mpi().Allreduce(&unable, &first_unable, 1, handles().int32, handles().min, handle_);
+  if (first_unable != nobody) {
     passing_ = Passing::too_many;
+    is_first_unable_ = first_unable == rank_;
     return;
   }
   try {

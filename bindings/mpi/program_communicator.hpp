@@ -33,6 +33,8 @@ class ProgramCommunicator {
   std::uint32_t rank_count() const noexcept { return rank_count_; }
   Passing passing() const noexcept { return passing_; }
   bool is_adopted() const noexcept { return communicator_.has_value(); }
+  /// Whether this is the first of the ranks that could not adopt it: the one to say why.
+  bool is_first_unable() const noexcept { return is_first_unable_; }
 
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
@@ -53,6 +55,7 @@ class ProgramCommunicator {
   std::int32_t rank_ = 0;
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;
+  bool is_first_unable_ = false;
   std::uint64_t calls_ = 0;
   std::size_t operations_ = 0;
   // In the order in which they depend on each other.

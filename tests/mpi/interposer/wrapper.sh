@@ -50,6 +50,10 @@ TUTTI_MPI=on TUTTI_MPI_AFTER=2 starts \
   --off --table --launcher ./mpich ./a
 TUTTI_DEVICE=soft0 starts "-x LD_PRELOAD=$of_openmpi -x TUTTI_DEVICE=soft0 ./a" --launcher ./openmpi4 ./a
 
+# Several programs.  What Open MPI is told by -x is for one of them.
+starts "-x LD_PRELOAD=$of_openmpi -n 1 ./a : -x LD_PRELOAD=$of_openmpi:b.so -n 2 ./b" \
+  --launcher ./openmpi4 -n 1 ./a : -x LD_PRELOAD=b.so -n 2 ./b
+
 # What is preloaded already stays, by whichever way it comes; the library is there once.
 silent=$(command -v true)  # ld.so takes no program, and says so on each start
 {
