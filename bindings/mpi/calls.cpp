@@ -97,8 +97,16 @@ bool take(const Call& call, FastWay& last) {
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
     if (shape.calls <= interposed.settings().after) return leave(Reason::first_calls);
-    const void* const source = call.source == MPI_IN_PLACE ? call.target : call.source;
-    interposed.make_operation(communicator, shape, source, call.target);
+    const void* source = call.source == MPI_IN_PLACE ? call.target : call.source;
+    void* target = call.target;
+    if (signature.is_laid_out || shape.key.bytes() != signature.bytes) {
+      // As the call is staged: the operation has more elements than the program's buffers.
+      shape.source.resize(shape.key.bytes());
+      shape.target.resize(shape.key.bytes());
+      source = shape.source.data();
+      target = shape.target.data();
+    }
+    interposed.make_operation(communicator, shape, source, target);
     if (!shape.operation)
       return leave(shape.is_refused ? Reason::refused : reason_of(communicator.passing()));
   }
