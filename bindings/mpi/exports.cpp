@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
+#include "after_call.hpp"
 #include "calls.hpp"
 #include "counters.h"
 #include "interposer.hpp"
@@ -48,10 +50,14 @@ Argument argument(Word word) noexcept {
 /// Takes the call whose arguments are those of MPI's `function`, or passes it on to that.
 template <class Take, class... Arguments>
 int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>... words) {
-  if (!is_passing && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
+  const bool is_new = !is_passing;
+  if (is_new && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
   const Passage passage;
   const auto whole_words = reinterpret_cast<void (*)()>(function);
-  return reinterpret_cast<int (*)(WordFor<Arguments>...)>(whole_words)(words...);
+  const int result = reinterpret_cast<int (*)(WordFor<Arguments>...)>(whole_words)(words...);
+  if (is_new && after_call != nullptr) [[unlikely]]
+    std::exchange(after_call, nullptr)(result);
+  return result;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "calls.hpp"
 #include "handles.hpp"
 #include "loaded_mpi.hpp"
+#include "report.hpp"
 #include "table.hpp"
 #include "tutti/status.hpp"
 
@@ -69,6 +70,8 @@ const char* name_of(Reason reason) {
       return "layout of the type";
     case Reason::refused:
       return "no operation can be made";
+    case Reason::reported:
+      return "TUTTI_MPI=report";
   }
   return "";
 }
@@ -137,13 +140,17 @@ void Interposer::begin() {
     return;
   }
   mpi.Comm_create_keyval(do_not_copy, forget_communicator, &keyval_, nullptr);
-  takes_calls_ = true;
+  takes_calls_ = settings_.mode != Mode::report;
+  if (takes_calls_) return;
+  reports_ = true;
+  why_not_ = Reason::reported;
+  report().begin();
 }
 
 void Interposer::end() {
-  if (takes_calls_) {
+  if (takes_calls_ || reports_) {
     forget_fast_ways();
-    takes_calls_ = false;
+    takes_calls_ = reports_ = false;
     why_not_ = Reason::not_initialized;
     own_mpi().Barrier(handles().world);
     communicators_.clear();

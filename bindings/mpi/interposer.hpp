@@ -32,14 +32,18 @@ enum class Reason : std::uint8_t {
   undefined,      // MPI defines no such reduction: it says so itself
   layout,         // a type of which elements begin before their address
   refused,        // tutti can make no operation for it
+  reported,       // TUTTI_MPI=report: tutti would take it
 };
-inline constexpr std::size_t reason_count = 13;
+inline constexpr std::size_t reason_count = 14;
 const char* name_of(Reason reason);
 
 struct CallCounts {
   std::uint64_t taken = 0;
   std::uint64_t bytes_taken = 0;
   std::array<std::uint64_t, reason_count> passed = {};
+  std::uint64_t bytes_passed = 0;  // counted by report alone
+  std::uint64_t differences = 0;   // calls that were found to differ from MPI's, by verify
+  std::uint64_t not_compared = 0;  // calls of which verify does not know the type
 };
 
 class Interposer {
@@ -52,6 +56,8 @@ class Interposer {
   /// Whether begin() was called.
   bool has_begun() const noexcept { return has_begun_; }
   bool takes_calls() const noexcept { return takes_calls_; }
+  /// Whether all calls pass, and are timed.
+  bool reports() const noexcept { return reports_; }
   Reason why_not() const noexcept { return why_not_; }
   const Settings& settings() const noexcept { return settings_; }
   CallCounts& counts(Collective collective) noexcept {
@@ -77,6 +83,7 @@ class Interposer {
   bool has_begun_ = false;
   bool prints_table_ = false;
   bool takes_calls_ = false;
+  bool reports_ = false;
   Reason why_not_ = Reason::not_initialized;
   bool has_no_context_ = false;
   std::string context_problem_;  // until it is said

@@ -41,6 +41,18 @@
   X(Type_get_true_extent) \
   X(Type_size)            \
   X(Unpack)
+// What report and verify call beside that.
+#define TUTTI_MPI_USED_TO_SEE(X) \
+  X(Comm_free)                   \
+  X(Comm_get_name)               \
+  X(Comm_group)                  \
+  X(Comm_split_type)             \
+  X(Group_free)                  \
+  X(Group_translate_ranks)       \
+  X(Type_free)                   \
+  X(Type_get_contents)           \
+  X(Type_get_envelope)           \
+  X(Type_get_name)
 
 namespace tutti::interposer {
 
@@ -51,6 +63,7 @@ struct MpiFunctions {
   TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_USED_TO_SEE(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
 };
 

@@ -45,6 +45,8 @@ class ProgramCommunicator {
   void make_operation(Shape& shape, Context* context, bool has_room, const void* source,
                       void* target);
 
+  std::optional<std::size_t> nodes_in_report;  // of its ranks, once report has looked
+
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
