@@ -161,11 +161,10 @@ constexpr Setting table[] = {
 
     {mpi_programs, "TUTTI_MPI", "off|on|verify|report", "on",
      "What libtutti-mpi does with the collectives of a program that it was loaded into.",
-     "off: MPI does all of them. on: tutti does those that it can. verify: both do, and results "
-     "are "
-     "compared. report: MPI does all of them; they are counted and timed. It and the following "
-     "have "
-     "to be alike on all ranks; where they are not, MPI does everything."},
+     "off: MPI does all of them. on: tutti does those that it can. verify: both do, results are "
+     "compared, and the program gets those of MPI. report: MPI does all of them; they are counted "
+     "and timed, and what tutti would save is estimated. It and the following have to be alike on "
+     "all ranks; where they are not, MPI does everything."},
     {mpi_programs, "TUTTI_MPI_AFTER", "a number", "3",
      "How many calls of a kind are left to MPI before tutti makes an operation for them.",
      "Calls of one collective with one operator, type, size and root on one communicator are of a "
@@ -177,7 +176,8 @@ constexpr Setting table[] = {
      "On how many communicators of a process calls are taken at the same time.",
      "Where one rank of a communicator has as many already, the calls of all its ranks pass."},
     {mpi_programs, "TUTTI_MPI_TABLE", "0|1", "0",
-     "Whether rank 0 prints at the end how many calls were taken, and why others were not.", ""},
+     "Whether rank 0 prints at the end how many calls were taken, and why others were not.",
+     "It is enough if one rank has it. With TUTTI_MPI=verify or report there is a table anyway."},
 };
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include "block_calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
+#include "loaded_mpi.hpp"
+#include "report.hpp"
 #include "running.hpp"
 #include "signature.hpp"
+#include "verification.hpp"
 
 namespace tutti::interposer {
 namespace {
@@ -43,15 +46,29 @@ void run_fast(const FastWay& way, const void* source, void* target) noexcept {
   run_call(way, source, target);
 }
 
+/// Without gaps; 0 where the arguments are wrong.
+std::uint64_t payload_of(const Call& call) {
+  if (call.collective == Collective::barrier || call.count <= 0 || call.type == handles().no_type ||
+      call.type == MPI_Datatype{})
+    return 0;
+  int bytes = 0;
+  own_mpi().Type_size(call.type, &bytes);
+  return static_cast<std::uint64_t>(call.count) * static_cast<std::uint64_t>(bytes);
+}
+
 /// Takes a call of which nothing is remembered, or leaves it.
 bool take(const Call& call, FastWay& last) {
   Interposer& interposed = interposer();
   CallCounts& counts = interposed.counts(call.collective);
   const auto leave = [&](Reason reason) {
     ++counts.passed[static_cast<std::size_t>(reason)];
+    if (interposed.reports()) {
+      counts.bytes_passed += payload_of(call);
+      report().watch(call.collective);
+    }
     return false;
   };
-  if (!interposed.takes_calls()) return leave(interposed.why_not());
+  if (!interposed.takes_calls() && !interposed.reports()) return leave(interposed.why_not());
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator& communicator = interposed.communicator(call.communicator);
   if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
@@ -68,6 +85,12 @@ bool take(const Call& call, FastWay& last) {
   const bool is_root = (is_rooted(call.collective) || call.collective == Collective::exscan) &&
                        communicator.rank() == call.root;
   Shape& shape = communicator.count_call(signature.key);
+  if (interposed.reports()) {
+    if (shape.calls <= interposed.settings().after) return leave(Reason::first_calls);
+    leave(Reason::reported);
+    report().watch(communicator, signature.key);
+    return false;
+  }
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
     if (!shape.is_due(interposed.settings().after)) return leave(Reason::first_calls);
@@ -87,14 +110,18 @@ bool take(const Call& call, FastWay& last) {
                     .bytes = signature.bytes,
                     .is_staged = shape.key.bytes() != signature.bytes,
                     .is_root = is_root};
+  const bool both_do_it =
+      interposed.settings().mode == Mode::verify && is_verified(call.collective);
+  const Call own = both_do_it ? verification().begin(call, communicator) : call;
   if (signature.is_laid_out) {
     ++counts.taken;
     counts.bytes_taken += signature.bytes;
-    const Buffers buffers = buffers_of(call.collective, is_root, call.source, call.target);
-    run_laid_out(shape, call, buffers.source, buffers.target);
-    return true;
+    const Buffers buffers = buffers_of(call.collective, is_root, own.source, own.target);
+    run_laid_out(shape, own, buffers.source, buffers.target);
+    return !both_do_it;
   }
-  run_call(way, call.source, call.target);
+  run_call(way, own.source, own.target);
+  if (both_do_it) return false;
   if (signature.is_predefined) last = way;
   return true;
 }

@@ -24,8 +24,12 @@ struct Handles {
   MPI_Comm no_comm = TUTTI_MPI_HANDLE(MPI_Comm, MPI_COMM_NULL, comm_null);
   MPI_Datatype byte = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_BYTE, byte);
   MPI_Datatype int32 = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_INT, int);
+  MPI_Datatype int64 = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_INT64_T, int64_t);
+  MPI_Datatype float64 = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_DOUBLE, double);
   MPI_Datatype no_type = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_DATATYPE_NULL, datatype_null);
+  MPI_Info no_info = TUTTI_MPI_HANDLE(MPI_Info, MPI_INFO_NULL, info_null);
   MPI_Op min = TUTTI_MPI_HANDLE(MPI_Op, MPI_MIN, op_min);
+  MPI_Op sum = TUTTI_MPI_HANDLE(MPI_Op, MPI_SUM, op_sum);
   MPI_Op no_op = TUTTI_MPI_HANDLE(MPI_Op, MPI_OP_NULL, op_null);
 };
 

@@ -4,19 +4,23 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
+#include <string>
 
 #include "calls.hpp"
 #include "handles.hpp"
 #include "loaded_mpi.hpp"
 #include "progress_hook.hpp"
+#include "report.hpp"
 #include "requests.hpp"
+#include "table.hpp"
 #include "tutti/status.hpp"
 
 /// Found by another interposer that was loaded before this one, which then takes nothing.
 extern "C" {
-extern const int tutti_mpi_interposer;
-const int tutti_mpi_interposer = 1;
+__attribute__((visibility("default"))) extern const char tutti_mpi_interposer[];
+const char tutti_mpi_interposer[] = "libtutti-mpi " TUTTI_VERSION;
 }
 
 namespace tutti::interposer {
@@ -33,9 +37,9 @@ int do_not_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
   return MPI_SUCCESS;
 }
 
-/// What ranks have to have alike, in one number each.
+/// What ranks have to have alike, in one number each; the last number need not be.
 struct Alike {
-  int values[5];
+  int values[6];
 };
 
 }  // namespace
@@ -74,6 +78,8 @@ const char* name_of(Reason reason) {
       return "counts are known to some ranks alone";
     case Reason::no_progress:
       return "MPI calls nobody while it waits";
+    case Reason::reported:
+      return "TUTTI_MPI=report";
   }
   return "";
 }
@@ -84,45 +90,54 @@ Interposer& interposer() {
 }
 
 void Interposer::begin() {
+  has_begun_ = true;
   const MpiFunctions& mpi = own_mpi();
-  if (dlsym(RTLD_NEXT, "tutti_mpi_interposer") != nullptr) return;  // that one does it
-  if (!is_expected_mpi()) {
-    std::fprintf(stderr,
-                 "tutti: every call is left to MPI: this libtutti-mpi is for %s, and the program "
-                 "runs on another MPI; tutti-mpirun takes the right one\n",
-                 expected_mpi);
+  if (const void* const next = dlsym(RTLD_NEXT, "tutti_mpi_interposer")) {  // that one does it
+    if (std::strcmp(static_cast<const char*>(next), tutti_mpi_interposer) != 0 &&
+        rank_by_launcher() == 0)
+      std::fprintf(stderr,
+                   "tutti: LD_PRELOAD has libtutti-mpi twice, in two versions; the last one takes "
+                   "calls, and this one (%s) none\n",
+                   tutti_mpi_interposer);
     return;
   }
-  bool is_valid = true;
+  if (!is_expected_mpi()) {
+    if (rank_by_launcher() == 0)
+      std::fprintf(stderr,
+                   "tutti: every call is left to MPI: this libtutti-mpi is for %s, and the program "
+                   "runs on another MPI; tutti-mpirun takes the right one\n",
+                   expected_mpi);
+    return;
+  }
+  std::string wrong;
   try {
     settings_ = settings_of_environment();
   } catch (const Error& error) {
-    is_valid = false;
-    std::fprintf(stderr, "tutti: every call is left to MPI: %s\n", error.what());
+    wrong = error.what();
   }
   // All of MPI_COMM_WORLD decide alike; whoever sees other settings takes nothing.
-  const Alike mine{{is_valid ? static_cast<int>(settings_.mode) : -1,
+  const Alike mine{{wrong.empty() ? static_cast<int>(settings_.mode) : -1,
                     static_cast<int>(settings_.after), static_cast<int>(settings_.bytes_max >> 31),
                     static_cast<int>(settings_.bytes_max & 0x7fffffff),
-                    static_cast<int>(settings_.communicators_max)}};
+                    static_cast<int>(settings_.communicators_max), settings_.table ? 1 : 0}};
   Alike least{}, opposite = mine, greatest{};
   for (int& value : opposite.values) value = -value;
   const int number = static_cast<int>(std::size(mine.values));
   mpi.Allreduce(mine.values, least.values, number, handles().int32, handles().min, handles().world);
   mpi.Allreduce(opposite.values, greatest.values, number, handles().int32, handles().min,
                 handles().world);
-  for (int i = 0; i < number; ++i)
-    if (least.values[i] != -greatest.values[i]) {
-      why_not_ = Reason::off;
-      int rank = 0;
-      mpi.Comm_rank(handles().world, &rank);
-      if (rank == 0)
-        std::fprintf(stderr,
-                     "tutti: every call is left to MPI: the ranks have different settings; set "
-                     "TUTTI_MPI and TUTTI_MPI_... alike on all of them\n");
-      return;
-    }
-  if (!is_valid || settings_.mode == Mode::off) {
+  prints_table_ = greatest.values[number - 1] != 0;  // one rank asks for it
+  int rank = 0;
+  mpi.Comm_rank(handles().world, &rank);
+  bool is_alike = true;
+  for (int i = 0; i < number - 1; ++i) is_alike &= least.values[i] == -greatest.values[i];
+  if (!wrong.empty() && (rank == 0 || !is_alike))
+    std::fprintf(stderr, "tutti: every call is left to MPI: %s\n", wrong.c_str());
+  if (!is_alike && rank == 0)
+    std::fprintf(stderr,
+                 "tutti: every call is left to MPI: the ranks have different settings; set "
+                 "TUTTI_MPI and TUTTI_MPI_... alike on all of them\n");
+  if (!is_alike || !wrong.empty() || settings_.mode == Mode::off) {
     why_not_ = Reason::off;
     return;
   }
@@ -137,19 +152,24 @@ void Interposer::begin() {
   mpi.Allreduce(&has_hook, &all_have, 1, handles().int32, handles().min, handles().world);
   has_progress_ = all_have != 0;
   mpi.Comm_create_keyval(do_not_copy, forget_communicator, &keyval_, nullptr);
-  takes_calls_ = true;
+  takes_calls_ = settings_.mode != Mode::report;
+  if (takes_calls_) return;
+  reports_ = true;
+  why_not_ = Reason::reported;
+  report().begin();
 }
 
 void Interposer::end() {
-  if (takes_calls_) {
+  if (takes_calls_ || reports_) {
     forget_fast_ways();
-    takes_calls_ = false;
+    takes_calls_ = reports_ = false;
     why_not_ = Reason::not_initialized;
     own_mpi().Barrier(handles().world);
     end_requests();
     communicators_.clear();
     own_mpi().Comm_free_keyval(&keyval_);
   }
+  if (prints_table_) print_table(*this);
   context_.reset();
 }
 
@@ -189,6 +209,10 @@ void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape,
   communicator.make_operation(shape, context(), adopted_ < settings_.communicators_max, source,
                               target);
   if (!was_adopted && communicator.is_adopted()) ++adopted_;
+  if (communicator.is_first_unable() && !context_problem_.empty()) {
+    std::fprintf(stderr, "tutti: collectives are left to MPI: %s\n", context_problem_.c_str());
+    context_problem_.clear();
+  }
 }
 
 void Interposer::make_wanted_operations(ProgramCommunicator& communicator) {
@@ -207,7 +231,7 @@ Context* Interposer::context() noexcept {
     context_ = std::make_unique<Context>(options);
   } catch (const std::exception& error) {
     has_no_context_ = true;
-    std::fprintf(stderr, "tutti: collectives are left to MPI: %s\n", error.what());
+    context_problem_ = error.what();
   }
   return context_.get();
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -34,14 +35,18 @@ enum class Reason : std::uint8_t {
   refused,        // tutti can make no operation for it
   counts,         // how much others contribute is known to some ranks alone
   no_progress,    // nonblocking, and MPI would not let tutti go on while it waits
+  reported,       // TUTTI_MPI=report: tutti would take it
 };
-inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::no_progress) + 1;
+inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::reported) + 1;
 const char* name_of(Reason reason);
 
 struct CallCounts {
   std::uint64_t taken = 0;
   std::uint64_t bytes_taken = 0;
   std::array<std::uint64_t, reason_count> passed = {};
+  std::uint64_t bytes_passed = 0;  // counted by report alone
+  std::uint64_t differences = 0;   // calls that were found to differ from MPI's, by verify
+  std::uint64_t not_compared = 0;  // calls of which verify does not know the type
 };
 
 class Interposer {
@@ -51,7 +56,11 @@ class Interposer {
   /// MPI is about to be finalised: forgets everything.  Collective.
   void end();
 
+  /// Whether begin() was called.
+  bool has_begun() const noexcept { return has_begun_; }
   bool takes_calls() const noexcept { return takes_calls_; }
+  /// Whether all calls pass, and are timed.
+  bool reports() const noexcept { return reports_; }
   Reason why_not() const noexcept { return why_not_; }
   /// Whether MPI calls this library while it waits, on all ranks.
   bool has_progress() const noexcept { return has_progress_; }
@@ -77,10 +86,14 @@ class Interposer {
  private:
   Context* context() noexcept;
 
+  bool has_begun_ = false;
+  bool prints_table_ = false;
   bool takes_calls_ = false;
   bool has_progress_ = false;
+  bool reports_ = false;
   Reason why_not_ = Reason::not_initialized;
   bool has_no_context_ = false;
+  std::string context_problem_;  // until it is said
   int keyval_ = MPI_KEYVAL_INVALID;
   std::uint32_t adopted_ = 0;
   Settings settings_;

@@ -83,6 +83,18 @@
   X(Type_get_true_extent)  \
   X(Type_size)             \
   X(Unpack)
+// What report and verify call beside that.
+#define TUTTI_MPI_USED_TO_SEE(X) \
+  X(Comm_free)                   \
+  X(Comm_get_name)               \
+  X(Comm_group)                  \
+  X(Comm_split_type)             \
+  X(Group_free)                  \
+  X(Group_translate_ranks)       \
+  X(Type_free)                   \
+  X(Type_get_contents)           \
+  X(Type_get_envelope)           \
+  X(Type_get_name)
 
 namespace tutti::interposer {
 
@@ -93,6 +105,7 @@ struct MpiFunctions {
   TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_USED_TO_SEE(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
 };
 
@@ -105,6 +118,9 @@ const MpiFunctions& next_mpi();
 /// The address of a symbol of the loaded MPI; nullptr if it has none of this name.
 void* function_of_mpi(const char* name);
 void* variable_of_mpi(const char* name);
+
+/// Whether the process has loaded one.
+bool is_mpi_loaded();
 
 /// Whether the loaded MPI is of the kind (Open MPI or MPICH) that this library was built for.
 bool is_expected_mpi();

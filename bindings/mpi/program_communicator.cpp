@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -179,11 +180,13 @@ void ProgramCommunicator::try_to_make(Shape& shape, Make&& make) {
 }
 
 void ProgramCommunicator::adopt(Context* context, bool has_room) {
-  int can_adopt = context != nullptr && has_room ? 1 : 0;
-  int all_can = 0;
-  own_mpi().Allreduce(&can_adopt, &all_can, 1, handles().int32, handles().min, handle_);
-  if (all_can == 0) {
+  constexpr int nobody = std::numeric_limits<int>::max();
+  const int unable = context != nullptr && has_room ? nobody : rank_;
+  int first_unable = nobody;
+  own_mpi().Allreduce(&unable, &first_unable, 1, handles().int32, handles().min, handle_);
+  if (first_unable != nobody) {
     passing_ = Passing::too_many;
+    is_first_unable_ = first_unable == rank_;
     return;
   }
   try {

@@ -46,6 +46,8 @@ class ProgramCommunicator {
   std::uint32_t rank_count() const noexcept { return rank_count_; }
   Passing passing() const noexcept { return passing_; }
   bool is_adopted() const noexcept { return communicator_.has_value(); }
+  /// Whether this is the first of the ranks that could not adopt it: the one to say why.
+  bool is_first_unable() const noexcept { return is_first_unable_; }
 
   std::uint64_t calls_in_flight = 0;  // nonblocking ones that tutti does
 
@@ -64,6 +66,8 @@ class ProgramCommunicator {
   bool wants_operations() const noexcept { return !wanted_.empty(); }
   void make_wanted_operations(Context* context, bool has_room);
 
+  std::optional<std::size_t> nodes_in_report;  // of its ranks, once report has looked
+
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
@@ -77,6 +81,7 @@ class ProgramCommunicator {
   std::int32_t rank_ = 0;
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;
+  bool is_first_unable_ = false;
   std::uint64_t calls_ = 0;
   std::size_t operations_ = 0;
   // In the order in which they depend on each other.

@@ -1,6 +1,8 @@
 #include "settings.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -40,21 +42,31 @@ void read_number(const char* name, Number& result, const char* expected) {
   result = static_cast<Number>(number << shift);
 }
 
+constexpr Mode every_mode[] = {Mode::off, Mode::on, Mode::verify, Mode::report};
+
 }  // namespace
+
+const char* name_of(Mode mode) noexcept {
+  switch (mode) {
+    case Mode::off:
+      return "off";
+    case Mode::on:
+      return "on";
+    case Mode::verify:
+      return "verify";
+    case Mode::report:
+      return "report";
+  }
+  return "";
+}
 
 Settings settings_of_environment() {
   Settings settings;
   if (const auto mode = value_of("TUTTI_MPI")) {
-    if (*mode == "off")
-      settings.mode = Mode::off;
-    else if (*mode == "on")
-      settings.mode = Mode::on;
-    else if (*mode == "verify")
-      settings.mode = Mode::verify;
-    else if (*mode == "report")
-      settings.mode = Mode::report;
-    else
-      refuse("TUTTI_MPI", *mode, "off, on, verify or report");
+    const auto found = std::find_if(std::begin(every_mode), std::end(every_mode),
+                                    [&](Mode one) { return *mode == name_of(one); });
+    if (found == std::end(every_mode)) refuse("TUTTI_MPI", *mode, "off, on, verify or report");
+    settings.mode = *found;
   }
   read_number("TUTTI_MPI_AFTER", settings.after, "a number of calls, such as 3");
   read_number("TUTTI_MPI_BYTES", settings.bytes_max, "bytes, such as 64K or 1M");
@@ -63,6 +75,7 @@ Settings settings_of_environment() {
     if (*table != "0" && *table != "1") refuse("TUTTI_MPI_TABLE", *table, "0 or 1");
     settings.table = *table == "1";
   }
+  if (settings.mode == Mode::verify || settings.mode == Mode::report) settings.table = true;
   return settings;
 }
 

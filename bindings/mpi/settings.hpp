@@ -22,12 +22,14 @@ struct Settings {
   std::size_t bytes_max = std::size_t{1} << 20;
   /// So many communicators of a process are adopted at the same time.
   std::uint32_t communicators_max = 64;
-  /// A table at the end.
+  /// A table at the end; verify and report have one in any case.
   bool table = false;
 };
 
-/// Of TUTTI_MPI, TUTTI_MPI_AFTER, ...; throws Error{invalid_argument} with the name, the value and
-/// what was expected.
+const char* name_of(Mode mode) noexcept;  // "off"
+
+/// What the environment says by TUTTI_MPI, TUTTI_MPI_AFTER and so on.  Throws
+/// Error{invalid_argument} with the name, the value and what was expected.
 Settings settings_of_environment();
 
 }  // namespace tutti::interposer

@@ -196,6 +196,17 @@ static void sizes(void) {
   free(all);
 }
 
+/* Buffers that lie beside each other, with fewer elements than the operation has. */
+static void beside(void) {
+  const unsigned long long before = calls_taken("MPI_Allreduce");
+  for (int call = 0; call < calls; ++call) {
+    float numbers[6] = {rank, 1, 2};
+    MPI_Allreduce(numbers, numbers + 3, 3, MPI_FLOAT, MPI_PROD, communicator);
+    CHECK(numbers[3] == 0 && numbers[4] == 1, "%g %g", numbers[3], numbers[4]);
+  }
+  CHECK(ranks == 1 || calls_taken("MPI_Allreduce") > before, "none was taken");
+}
+
 static void nothing(void) {
   for (int call = 0; call < calls; ++call) {
     double x = 3;
@@ -216,6 +227,7 @@ static void all_of_it(MPI_Comm which) {
   broadcasts();
   reduces();
   sizes();
+  beside();
   nothing();
   for (int call = 0; call < calls; ++call) MPI_Barrier(communicator);
 }
