@@ -1,5 +1,7 @@
 #include "calls.hpp"
 
+#include <atomic>
+
 #include "handles.hpp"
 #include "interposer.hpp"
 #include "running.hpp"
@@ -79,7 +81,12 @@ bool take(const Call& call, FastWay& last) {
     ++counts.passed[static_cast<std::size_t>(reason)];
     return false;
   };
-  if (!interposed.takes_calls()) return leave(interposed.why_not());
+  if (!interposed.takes_calls()) {
+    // Threads may come here at the same time, and nowhere else.
+    std::atomic_ref(counts.passed[static_cast<std::size_t>(interposed.why_not())])
+        .fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator& communicator = interposed.communicator(call.communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
@@ -96,11 +103,14 @@ bool take(const Call& call, FastWay& last) {
   Shape& shape = communicator.count_call(signature.key);
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
-    if (shape.calls <= interposed.settings().after) return leave(Reason::first_calls);
+    if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
     const void* const source = call.source == MPI_IN_PLACE ? call.target : call.source;
     interposed.make_operation(communicator, shape, source, call.target);
-    if (!shape.operation)
-      return leave(shape.is_refused ? Reason::refused : reason_of(communicator.passing()));
+    if (!shape.operation) {
+      if (shape.is_refused) return leave(Reason::refused);
+      return leave(communicator.passing() == Passing::no ? Reason::first_calls
+                                                         : reason_of(communicator.passing()));
+    }
   }
   shape.type_of_call = call.type;
   shape.op_of_call = call.op;

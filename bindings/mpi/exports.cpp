@@ -17,7 +17,7 @@ using namespace tutti::interposer;
 namespace {
 
 /// Whether this thread is passing a call on: what a tool or MPI itself then calls is no new call.
-thread_local bool is_passing = false;
+thread_local bool is_passing __attribute__((tls_model("initial-exec"))) = false;
 
 class Passage {
  public:

@@ -31,6 +31,9 @@ int do_not_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
   return MPI_SUCCESS;
 }
 
+/// So many communicators that the program has freed are kept for a while.
+constexpr std::size_t freed_max = 4;
+
 /// What ranks have to have alike, in one number each.
 struct Alike {
   int values[5];
@@ -135,6 +138,7 @@ void Interposer::end() {
     why_not_ = Reason::not_initialized;
     own_mpi().Barrier(handles().world);
     communicators_.clear();
+    freed_.clear();
     own_mpi().Comm_free_keyval(&keyval_);
   }
   context_.reset();
@@ -163,7 +167,14 @@ void Interposer::forget(MPI_Comm handle) noexcept {
   const auto found = communicators_.find(handle);
   if (found == communicators_.end()) return;
   forget_fast_ways();
-  if (found->second->is_adopted()) --adopted_;
+  if (found->second->is_adopted()) {
+    --adopted_;
+    // A communicator of tutti ends when its peers have read everything.  These have read by the
+    // time that a few more are freed.
+    found->second->drop_operations();
+    freed_.push_back(std::move(found->second));
+    if (freed_.size() > freed_max) freed_.pop_front();
+  }
   communicators_.erase(found);
 }
 
@@ -171,9 +182,14 @@ void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape,
                                 void* target) {
   forget_fast_ways();  // an operation may go
   const bool was_adopted = communicator.is_adopted();
-  communicator.make_operation(shape, context(), adopted_ < settings_.communicators_max, source,
-                              target);
-  if (!was_adopted && communicator.is_adopted()) ++adopted_;
+  const Vote vote = context() == nullptr || adopted_ >= settings_.communicators_max ? Vote::never
+                    : early_adoptions_ < early_adoptions_max || communicator.was_put_off()
+                        ? Vote::now
+                        : Vote::later;
+  communicator.make_operation(shape, context(), vote, source, target);
+  if (was_adopted || !communicator.is_adopted()) return;
+  ++adopted_;
+  if (!communicator.was_put_off()) ++early_adoptions_;
 }
 
 Context* Interposer::context() noexcept {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -61,7 +62,7 @@ class Interposer {
 
   /// What is known of a communicator; made when it is seen first.
   ProgramCommunicator& communicator(MPI_Comm handle);
-  /// The program frees it.
+  /// The program frees it.  Never waits for another rank, which may need this one in MPI first.
   void forget(MPI_Comm handle) noexcept;
 
   /// As ProgramCommunicator::make_operation.
@@ -76,9 +77,12 @@ class Interposer {
   bool has_no_context_ = false;
   int keyval_ = MPI_KEYVAL_INVALID;
   std::uint32_t adopted_ = 0;
+  std::uint32_t early_adoptions_ = 0;  // since the beginning
   Settings settings_;
   std::unique_ptr<Context> context_;
   std::unordered_map<MPI_Comm, std::unique_ptr<ProgramCommunicator>> communicators_;
+  // Freed by the program, the latest last; their peers may still have to read.
+  std::deque<std::unique_ptr<ProgramCommunicator>> freed_;
   std::array<CallCounts, collective_count> counts_;
 };
 

@@ -63,9 +63,15 @@ Shape& ProgramCommunicator::count_call(const ShapeKey& key) {
   return shape;
 }
 
-void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool has_room,
+bool ProgramCommunicator::is_due(const Shape& shape, std::uint32_t after) const noexcept {
+  if (shape.calls <= after) return false;
+  if (!communicator_) return !was_put_off_ || calls_ > calls_before_adoption;
+  return operations_made_ < early_operations_max || shape.calls > calls_before_operation;
+}
+
+void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vote,
                                          const void* source, void* target) {
-  if (!communicator_) adopt(context, has_room);
+  if (!communicator_) adopt(context, vote);
   if (!communicator_) return;
   if (operations_ == operations_max) drop_the_oldest(shape);
   try {
@@ -73,6 +79,7 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool ha
     own_mpi().Barrier(handle_);
     shape.operation.emplace(make(*communicator_, shape, source, target));
     ++operations_;
+    ++operations_made_;
   } catch (const Error& error) {  // on all ranks
     shape.is_refused = true;
     if (communicator_->failure().status != Status::ok) passing_ = Passing::failed;
@@ -83,14 +90,12 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool ha
   }
 }
 
-void ProgramCommunicator::adopt(Context* context, bool has_room) {
-  int can_adopt = context != nullptr && has_room ? 1 : 0;
-  int all_can = 0;
-  own_mpi().Allreduce(&can_adopt, &all_can, 1, handles().int32, handles().min, handle_);
-  if (all_can == 0) {
-    passing_ = Passing::too_many;
-    return;
-  }
+void ProgramCommunicator::adopt(Context* context, Vote vote) {
+  Vote outcome = Vote::never;
+  own_mpi().Allreduce(&vote, &outcome, 1, handles().int32, handles().min, handle_);
+  if (outcome == Vote::never) passing_ = Passing::too_many;
+  if (outcome == Vote::later) was_put_off_ = true;
+  if (outcome != Vote::now) return;
   try {
     exchange_ = communicator_exchange(handle_);
     communicator_.emplace(*context, *exchange_);

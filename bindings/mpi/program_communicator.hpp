@@ -21,6 +21,18 @@ inline constexpr std::size_t operations_max = 32;
 /// So many kinds of calls are told apart; after that, all that have no operation are forgotten.
 inline constexpr std::size_t shapes_max = 1024;
 
+/// Making a communicator of tutti's takes as long as thousands of calls gain, and an operation as
+/// long as hundreds (README, "Decisions").  So many are made as soon as calls repeat: communicators
+/// of a process, and operations of a communicator.  Whatever more is made has to be called often
+/// first: a program may make and free thousands.
+inline constexpr std::uint32_t early_adoptions_max = 16;
+inline constexpr std::uint32_t early_operations_max = 32;
+inline constexpr std::uint64_t calls_before_adoption = 1000;
+inline constexpr std::uint64_t calls_before_operation = 200;
+
+/// What a rank has to say when a communicator might be adopted; the least word of all ranks counts.
+enum class Vote : std::int32_t { never, later, now };
+
 /// Why the calls of a communicator pass, or no for a reason.
 enum class Passing : std::uint8_t { no, intercommunicator, alone, switched_off, too_many, failed };
 
@@ -33,20 +45,27 @@ class ProgramCommunicator {
   std::uint32_t rank_count() const noexcept { return rank_count_; }
   Passing passing() const noexcept { return passing_; }
   bool is_adopted() const noexcept { return communicator_.has_value(); }
+  /// Its adoption, until it has been called often.
+  bool was_put_off() const noexcept { return was_put_off_; }
 
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
 
+  /// Whether enough calls were made for an operation of this shape; `after` are the least.
+  bool is_due(const Shape& shape, std::uint32_t after) const noexcept;
+
   /// Makes the shape's operation, if it has none and can have one, for the buffers of the call that
-  /// needs it.  Collective: all ranks are in the same blocking call.  `context` is nullptr, and
-  /// `has_room` false, where this rank cannot adopt a communicator; then none does.
-  void make_operation(Shape& shape, Context* context, bool has_room, const void* source,
-                      void* target);
+  /// needs it.  Collective: all ranks are in the same blocking call.  `context` may be nullptr if
+  /// the vote is never.
+  void make_operation(Shape& shape, Context* context, Vote vote, const void* source, void* target);
+
+  /// The program makes no more calls.  Never waits, as the end of an adopted communicator may.
+  void drop_operations() noexcept { shapes_.clear(); }
 
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
-  void adopt(Context* context, bool has_room);
+  void adopt(Context* context, Vote vote);
   void drop_the_oldest(const Shape& but);
 
   MPI_Comm handle_;
@@ -54,7 +73,9 @@ class ProgramCommunicator {
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;
   std::uint64_t calls_ = 0;
+  bool was_put_off_ = false;  // its adoption
   std::size_t operations_ = 0;
+  std::uint64_t operations_made_ = 0;
   // In the order in which they depend on each other.
   std::unique_ptr<Exchange> exchange_;
   std::optional<Communicator> communicator_;
