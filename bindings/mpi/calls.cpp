@@ -10,21 +10,6 @@
 namespace tutti::interposer {
 namespace {
 
-/// The arguments of a call that was taken, and what does it.  A call with the same ones is taken
-/// without looking anything up.
-struct FastWay {
-  MPI_Comm communicator{};
-  MPI_Datatype type{};
-  MPI_Op op{};
-  std::int64_t count = -1;
-  int root = 0;
-  Shape* shape = nullptr;
-  std::size_t bytes = 0;   // of the call's payload
-  bool is_staged = false;  // the operation has more elements than the call
-  bool is_root = false;
-};
-constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce;
-
 /// What of the program's buffers this rank reads, and what it writes.
 struct Buffers {
   const void* source;
@@ -38,23 +23,24 @@ Buffers buffers_of(Collective collective, bool is_root, const void* source, void
   return {source, target};
 }
 
-void run_call(const FastWay& way, const void* source, void* target) noexcept {
+void run_call(const FastWay& way, Collective collective, const void* source,
+              void* target) noexcept {
   Shape& shape = *way.shape;
-  CallCounts& counts = interposer().counts(shape.key.collective);
-  ++counts.taken;
-  counts.bytes_taken += way.bytes;
-  const Buffers buffers = buffers_of(shape.key.collective, way.is_root, source, target);
+  ++way.counts->taken;
+  way.counts->bytes_taken += way.bytes;
+  const Buffers buffers = buffers_of(collective, way.is_root, source, target);
   if (way.is_staged)
     run_staged(shape, way.bytes, buffers.source, buffers.target, way.communicator);
-  else if (shape.key.collective == Collective::broadcast)
+  else if (collective == Collective::broadcast)
     run(shape, target, target, way.communicator);
   else
     run(shape, buffers.source, buffers.target, way.communicator);
 }
 
-void run_fast(const FastWay& way, const void* source, void* target) noexcept {
+void run_again(const FastWay& way, Collective collective, const void* source,
+               void* target) noexcept {
   way.shape->count_call();
-  run_call(way, source, target);
+  run_call(way, collective, source, target);
 }
 
 Reason reason_of(Passing passing) {
@@ -120,6 +106,7 @@ bool take(const Call& call, FastWay& last) {
                     .count = call.count,
                     .root = call.root,
                     .shape = &shape,
+                    .counts = &counts,
                     .bytes = signature.bytes,
                     .is_staged = shape.key.bytes() != signature.bytes,
                     .is_root = is_root};
@@ -130,33 +117,35 @@ bool take(const Call& call, FastWay& last) {
     run_laid_out(shape, call, buffers.source, buffers.target);
     return true;
   }
-  run_call(way, call.source, call.target);
+  run_call(way, call.collective, call.source, call.target);
   if (signature.is_predefined) last = way;
   return true;
 }
 
-bool matches(const FastWay& way, std::int64_t count, MPI_Datatype type, MPI_Op op, int root,
-             MPI_Comm communicator) noexcept {
-  return way.communicator == communicator && way.count == count && way.type == type &&
-         way.op == op && way.root == root;
-}
-
 }  // namespace
 
+constinit FastWays last_calls;
+
+void run_last_barrier() noexcept {
+  run_again(last_calls.barrier, Collective::barrier, nullptr, nullptr);
+}
+void run_last_allreduce(const void* source, void* target) noexcept {
+  run_again(last_calls.allreduce, Collective::allreduce, source, target);
+}
+void run_last_broadcast(void* buffer) noexcept {
+  run_again(last_calls.broadcast, Collective::broadcast, buffer, buffer);
+}
+void run_last_reduce(const void* source, void* target) noexcept {
+  run_again(last_calls.reduce, Collective::reduce, source, target);
+}
+
 bool take_barrier(MPI_Comm communicator) noexcept {
-  if (last_barrier.communicator == communicator && last_barrier.count == 0) [[likely]] {
-    run_fast(last_barrier, nullptr, nullptr);
-    return true;
-  }
-  return take({.collective = Collective::barrier, .communicator = communicator}, last_barrier);
+  return take({.collective = Collective::barrier, .communicator = communicator},
+              last_calls.barrier);
 }
 
 bool take_allreduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
                     MPI_Op op, MPI_Comm communicator) noexcept {
-  if (matches(last_allreduce, count, type, op, 0, communicator)) [[likely]] {
-    run_fast(last_allreduce, source, target);
-    return true;
-  }
   return take({.collective = Collective::allreduce,
                .source = source,
                .target = target,
@@ -164,15 +153,11 @@ bool take_allreduce(const void* source, void* target, std::int64_t count, MPI_Da
                .type = type,
                .op = op,
                .communicator = communicator},
-              last_allreduce);
+              last_calls.allreduce);
 }
 
 bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int root,
                     MPI_Comm communicator) noexcept {
-  if (matches(last_broadcast, count, type, MPI_Op{}, root, communicator)) [[likely]] {
-    run_fast(last_broadcast, buffer, buffer);
-    return true;
-  }
   return take({.collective = Collective::broadcast,
                .source = buffer,
                .target = buffer,
@@ -180,15 +165,11 @@ bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int roo
                .type = type,
                .root = root,
                .communicator = communicator},
-              last_broadcast);
+              last_calls.broadcast);
 }
 
 bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                  int root, MPI_Comm communicator) noexcept {
-  if (matches(last_reduce, count, type, op, root, communicator)) [[likely]] {
-    run_fast(last_reduce, source, target);
-    return true;
-  }
   return take({.collective = Collective::reduce,
                .source = source,
                .target = target,
@@ -197,11 +178,11 @@ bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datat
                .op = op,
                .root = root,
                .communicator = communicator},
-              last_reduce);
+              last_calls.reduce);
 }
 
 void forget_fast_ways() noexcept {
-  last_barrier = last_allreduce = last_broadcast = last_reduce = {};
+  last_calls = {};
 }
 
 }  // namespace tutti::interposer

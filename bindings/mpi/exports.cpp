@@ -44,9 +44,21 @@ Argument argument(Word word) noexcept {
     return static_cast<Argument>(word);
 }
 
+/// Whether it was the same call as before, which is done.
+template <class Function>
+struct Again;
+template <class... Arguments>
+struct Again<int (*)(Arguments...)> {
+  template <class Take>
+  static bool takes(Take take_again, WordFor<Arguments>... words) noexcept {
+    return !is_passing && take_again(argument<Arguments>(words)...);
+  }
+};
+
 /// Takes the call whose arguments are those of MPI's `function`, or passes it on to that.
 template <class Take, class... Arguments>
-int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>... words) {
+[[gnu::noinline]] int take_or_pass(Take take, int (*function)(Arguments...),
+                                   WordFor<Arguments>... words) {
   if (!is_passing && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
   const Passage passage;
   const auto whole_words = reinterpret_cast<void (*)()>(function);
@@ -56,29 +68,33 @@ int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>...
 }  // namespace
 
 // Both symbols of a collective, under names that do not collide with what mpi.h declares:
-// TUTTI_MPI_EXPORT(name, function that takes it, (parameters), arguments...)
-#define TUTTI_MPI_EXPORT(name, take, parameters, ...)                          \
-  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);   \
-  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name); \
-  extern "C" int tutti_exported_MPI_##name parameters {                        \
-    return take_or_pass(take, next_mpi().name, __VA_ARGS__);                   \
-  }                                                                            \
-  extern "C" int tutti_exported_PMPI_##name parameters {                       \
-    return take_or_pass(take, own_mpi().name, __VA_ARGS__);                    \
+// TUTTI_MPI_EXPORT(name, collective that takes it, (parameters), arguments...)
+#define TUTTI_MPI_EXPORT(name, collective, parameters, ...)                               \
+  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);              \
+  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name);            \
+  extern "C" int tutti_exported_MPI_##name parameters {                                   \
+    if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
+      return MPI_SUCCESS;                                                                 \
+    return take_or_pass(take_##collective, next_mpi().name, __VA_ARGS__);                 \
+  }                                                                                       \
+  extern "C" int tutti_exported_PMPI_##name parameters {                                  \
+    if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
+      return MPI_SUCCESS;                                                                 \
+    return take_or_pass(take_##collective, own_mpi().name, __VA_ARGS__);                  \
   }
 
-TUTTI_MPI_EXPORT(Barrier, take_barrier, (Word a), a)
-TUTTI_MPI_EXPORT(Allreduce, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
-                 c, d, e, f)
-TUTTI_MPI_EXPORT(Bcast, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
-TUTTI_MPI_EXPORT(Reduce, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
-                 b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Barrier, barrier, (Word a), a)
+TUTTI_MPI_EXPORT(Allreduce, allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
+                 e, f)
+TUTTI_MPI_EXPORT(Bcast, broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT(Reduce, reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c,
+                 d, e, f, g)
 #if MPI_VERSION >= 4
-TUTTI_MPI_EXPORT(Allreduce_c, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a,
-                 b, c, d, e, f)
-TUTTI_MPI_EXPORT(Bcast_c, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
-TUTTI_MPI_EXPORT(Reduce_c, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
-                 b, c, d, e, f, g)
+TUTTI_MPI_EXPORT(Allreduce_c, allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
+                 d, e, f)
+TUTTI_MPI_EXPORT(Bcast_c, broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT(Reduce_c, reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b,
+                 c, d, e, f, g)
 #endif
 
 namespace {

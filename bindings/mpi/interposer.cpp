@@ -137,6 +137,7 @@ void Interposer::end() {
     takes_calls_ = false;
     why_not_ = Reason::not_initialized;
     own_mpi().Barrier(handles().world);
+    last_found_ = nullptr;
     communicators_.clear();
     freed_.clear();
     own_mpi().Comm_free_keyval(&keyval_);
@@ -155,18 +156,21 @@ bool Interposer::calls(std::string_view function, unsigned long long& taken,
   return false;
 }
 
-ProgramCommunicator& Interposer::communicator(MPI_Comm handle) {
-  const auto found = communicators_.find(handle);
-  if (found != communicators_.end()) return *found->second;
-  own_mpi().Comm_set_attr(handle, keyval_, nullptr);
-  return *communicators_.emplace(handle, std::make_unique<ProgramCommunicator>(handle))
-              .first->second;
+ProgramCommunicator& Interposer::find_communicator(MPI_Comm handle) {
+  auto found = communicators_.find(handle);
+  if (found == communicators_.end()) {
+    own_mpi().Comm_set_attr(handle, keyval_, nullptr);
+    found = communicators_.emplace(handle, std::make_unique<ProgramCommunicator>(handle)).first;
+  }
+  last_found_ = found->second.get();
+  return *last_found_;
 }
 
 void Interposer::forget(MPI_Comm handle) noexcept {
   const auto found = communicators_.find(handle);
   if (found == communicators_.end()) return;
   forget_fast_ways();
+  last_found_ = nullptr;
   if (found->second->is_adopted()) {
     --adopted_;
     // A communicator of tutti ends when its peers have read everything.  These have read by the

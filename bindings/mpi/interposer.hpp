@@ -61,7 +61,10 @@ class Interposer {
              unsigned long long& passed) const noexcept;
 
   /// What is known of a communicator; made when it is seen first.
-  ProgramCommunicator& communicator(MPI_Comm handle);
+  ProgramCommunicator& communicator(MPI_Comm handle) {
+    if (last_found_ != nullptr && last_found_->handle() == handle) return *last_found_;
+    return find_communicator(handle);
+  }
   /// The program frees it.  Never waits for another rank, which may need this one in MPI first.
   void forget(MPI_Comm handle) noexcept;
 
@@ -70,6 +73,7 @@ class Interposer {
                       void* target);
 
  private:
+  ProgramCommunicator& find_communicator(MPI_Comm handle);
   Context* context() noexcept;
 
   bool takes_calls_ = false;
@@ -81,6 +85,7 @@ class Interposer {
   Settings settings_;
   std::unique_ptr<Context> context_;
   std::unordered_map<MPI_Comm, std::unique_ptr<ProgramCommunicator>> communicators_;
+  ProgramCommunicator* last_found_ = nullptr;  // of them
   // Freed by the program, the latest last; their peers may still have to read.
   std::deque<std::unique_ptr<ProgramCommunicator>> freed_;
   std::array<CallCounts, collective_count> counts_;

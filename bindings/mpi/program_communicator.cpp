@@ -66,7 +66,8 @@ Shape& ProgramCommunicator::count_call(const ShapeKey& key) {
 bool ProgramCommunicator::is_due(const Shape& shape, std::uint32_t after) const noexcept {
   if (shape.calls <= after) return false;
   if (!communicator_) return !was_put_off_ || calls_ > calls_before_adoption;
-  return operations_made_ < early_operations_max || shape.calls > calls_before_operation;
+  const bool is_early = operations_made_ < early_operations_max && !shape.was_dropped;
+  return is_early || shape.calls > calls_before_operation;
 }
 
 void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vote,
@@ -78,6 +79,7 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vo
     // Ranks may come late by any time.
     own_mpi().Barrier(handle_);
     shape.operation.emplace(make(*communicator_, shape, source, target));
+    shape.last_source = shape.last_target = nullptr;
     ++operations_;
     ++operations_made_;
   } catch (const Error& error) {  // on all ranks
@@ -116,6 +118,7 @@ void ProgramCommunicator::drop_the_oldest(const Shape& but) {
   if (oldest == nullptr) return;
   oldest->operation.reset();
   oldest->calls = 0;
+  oldest->was_dropped = true;
   --operations_;
 }
 

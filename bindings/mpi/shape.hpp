@@ -72,8 +72,11 @@ struct Shape {
   std::uint64_t calls = 0;      // that were taken or passed
   std::uint64_t last_used = 0;  // which call of the communicator
   std::uint64_t& all_calls;
-  bool is_refused = false;  // no operation can be made
+  bool is_refused = false;   // no operation can be made
+  bool was_dropped = false;  // its operation, for others
   std::optional<Operation> operation;
+  const void* last_source = nullptr;  // of the operation: it starts faster on the same buffers
+  void* last_target = nullptr;
   MPI_Datatype type_of_call{};
   MPI_Op op_of_call{};
   std::vector<std::byte> source, target;  // where the program's buffers cannot be used

@@ -143,13 +143,16 @@ static void interleaved(void) {
   use_until_taken(whole);
   const unsigned long long before = calls_taken("MPI_Allreduce") + calls_taken("MPI_Bcast");
   unsigned random = 1;
-  for (int step = 0; step < (is_slow ? 600 : 6000); ++step) {
+  const int steps = is_slow ? 600 : 12000;
+  for (int step = 0; step < steps; ++step) {
     random = random * 1664525 + 1013904223;
     const unsigned which = (random >> 20) % ((unsigned)world_ranks + 1);
     const MPI_Comm communicator = which < (unsigned)world_ranks ? pairs[which] : whole;
-    /* Some kinds are many times as frequent as others. */
-    const unsigned range = (random >> 16) % 4 == 0 && !is_slow ? 48 : 6;
-    if (communicator != MPI_COMM_NULL) one_of_many(communicator, (random >> 8) % range, step);
+    /* A few kinds are many times as frequent as others, then other ones, and at last the first. */
+    const int part = step * 4 / steps;
+    const unsigned often = part == 1 ? 16 : part == 2 ? 32 : 0;
+    const unsigned kind = (random >> 16) % 4 == 0 ? (random >> 8) % 48 : often + (random >> 8) % 3;
+    if (communicator != MPI_COMM_NULL) one_of_many(communicator, is_slow ? kind % 8 : kind, step);
     if ((step + world_rank) % 3 == 0) one_of_many(mine, (unsigned)(step + world_rank) % 3, step);
     if ((step + world_rank) % 5 == 0) one_of_many(MPI_COMM_SELF, 0, step);
   }
