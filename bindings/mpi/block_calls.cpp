@@ -77,11 +77,14 @@ bool take_slow(const BlockCall& call) {
   Shape& shape = communicator.count_call(signature.key);
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
-    if (!shape.is_due(interposed.settings().after)) return leave(Reason::first_calls);
+    if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
     shape.blocks = signature.blocks;
     interposed.make_operation(communicator, shape, nullptr, nullptr);
-    if (!shape.operation)
-      return leave(shape.is_refused ? Reason::refused : reason_of(communicator.passing()));
+    if (!shape.operation) {
+      if (shape.is_refused) return leave(Reason::refused);
+      return leave(communicator.passing() == Passing::no ? Reason::first_calls
+                                                         : reason_of(communicator.passing()));
+    }
   }
   // Other blocks may have the same digest.
   if (shape.blocks != signature.blocks) return leave(Reason::refused);

@@ -1,5 +1,7 @@
 #include "calls.hpp"
 
+#include <atomic>
+
 #include "block_calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
@@ -12,38 +14,26 @@
 namespace tutti::interposer {
 namespace {
 
-/// The arguments of a call that was taken, and what does it.  A call with the same ones is taken
-/// without looking anything up.
-struct FastWay {
-  MPI_Comm communicator{};
-  MPI_Datatype type{};
-  MPI_Op op{};
-  std::int64_t count = -1;
-  int root = 0;
-  Shape* shape = nullptr;
-  std::size_t bytes = 0;   // of the call's payload
-  bool is_staged = false;  // the operation has more elements than the call
-  bool is_root = false;    // of an exscan: the rank that gets nothing
-};
-constinit FastWay last_barrier, last_allreduce, last_broadcast, last_reduce, last_scan, last_exscan;
+constinit FastWay last_scan, last_exscan;
 
-void run_call(const FastWay& way, const void* source, void* target) noexcept {
+void run_call(const FastWay& way, Collective collective, const void* source,
+              void* target) noexcept {
   Shape& shape = *way.shape;
-  CallCounts& counts = interposer().counts(shape.key.collective);
-  ++counts.taken;
-  counts.bytes_taken += way.bytes;
-  const Buffers buffers = buffers_of(shape.key.collective, way.is_root, source, target);
+  ++way.counts->taken;
+  way.counts->bytes_taken += way.bytes;
+  const Buffers buffers = buffers_of(collective, way.is_root, source, target);
   if (way.is_staged)
     run_staged(shape, way.bytes, buffers.source, buffers.target, way.communicator);
-  else if (shape.key.collective == Collective::broadcast)
+  else if (collective == Collective::broadcast)
     run(shape, target, target, way.communicator);
   else
     run(shape, buffers.source, buffers.target, way.communicator);
 }
 
-void run_fast(const FastWay& way, const void* source, void* target) noexcept {
+void run_again(const FastWay& way, Collective collective, const void* source,
+               void* target) noexcept {
   way.shape->count_call();
-  run_call(way, source, target);
+  run_call(way, collective, source, target);
 }
 
 /// Without gaps; 0 where the arguments are wrong.
@@ -68,7 +58,12 @@ bool take(const Call& call, FastWay& last) {
     }
     return false;
   };
-  if (!interposed.takes_calls() && !interposed.reports()) return leave(interposed.why_not());
+  if (!interposed.takes_calls() && !interposed.reports()) {
+    // Threads may come here at the same time, and nowhere else.
+    std::atomic_ref(counts.passed[static_cast<std::size_t>(interposed.why_not())])
+        .fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator& communicator = interposed.communicator(call.communicator);
   if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
@@ -93,11 +88,14 @@ bool take(const Call& call, FastWay& last) {
   }
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
-    if (!shape.is_due(interposed.settings().after)) return leave(Reason::first_calls);
+    if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
     const void* const source = call.source == MPI_IN_PLACE ? call.target : call.source;
     interposed.make_operation(communicator, shape, source, call.target);
-    if (!shape.operation)
-      return leave(shape.is_refused ? Reason::refused : reason_of(communicator.passing()));
+    if (!shape.operation) {
+      if (shape.is_refused) return leave(Reason::refused);
+      return leave(communicator.passing() == Passing::no ? Reason::first_calls
+                                                         : reason_of(communicator.passing()));
+    }
   }
   shape.type_of_call = call.type;
   shape.op_of_call = call.op;
@@ -107,6 +105,7 @@ bool take(const Call& call, FastWay& last) {
                     .count = call.count,
                     .root = call.root,
                     .shape = &shape,
+                    .counts = &counts,
                     .bytes = signature.bytes,
                     .is_staged = shape.key.bytes() != signature.bytes,
                     .is_root = is_root};
@@ -120,16 +119,10 @@ bool take(const Call& call, FastWay& last) {
     run_laid_out(shape, own, buffers.source, buffers.target);
     return !both_do_it;
   }
-  run_call(way, own.source, own.target);
+  run_call(way, call.collective, own.source, own.target);
   if (both_do_it) return false;
   if (signature.is_predefined) last = way;
   return true;
-}
-
-bool matches(const FastWay& way, std::int64_t count, MPI_Datatype type, MPI_Op op, int root,
-             MPI_Comm communicator) noexcept {
-  return way.communicator == communicator && way.count == count && way.type == type &&
-         way.op == op && way.root == root;
 }
 
 }  // namespace
@@ -161,20 +154,28 @@ Reason reason_of(Passing passing) {
   return Reason::communicators;
 }
 
+constinit FastWays last_calls;
+
+void run_last_barrier() noexcept {
+  run_again(last_calls.barrier, Collective::barrier, nullptr, nullptr);
+}
+void run_last_allreduce(const void* source, void* target) noexcept {
+  run_again(last_calls.allreduce, Collective::allreduce, source, target);
+}
+void run_last_broadcast(void* buffer) noexcept {
+  run_again(last_calls.broadcast, Collective::broadcast, buffer, buffer);
+}
+void run_last_reduce(const void* source, void* target) noexcept {
+  run_again(last_calls.reduce, Collective::reduce, source, target);
+}
+
 bool take_barrier(MPI_Comm communicator) noexcept {
-  if (last_barrier.communicator == communicator && last_barrier.count == 0) [[likely]] {
-    run_fast(last_barrier, nullptr, nullptr);
-    return true;
-  }
-  return take({.collective = Collective::barrier, .communicator = communicator}, last_barrier);
+  return take({.collective = Collective::barrier, .communicator = communicator},
+              last_calls.barrier);
 }
 
 bool take_allreduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
                     MPI_Op op, MPI_Comm communicator) noexcept {
-  if (matches(last_allreduce, count, type, op, 0, communicator)) [[likely]] {
-    run_fast(last_allreduce, source, target);
-    return true;
-  }
   return take({.collective = Collective::allreduce,
                .source = source,
                .target = target,
@@ -182,15 +183,11 @@ bool take_allreduce(const void* source, void* target, std::int64_t count, MPI_Da
                .type = type,
                .op = op,
                .communicator = communicator},
-              last_allreduce);
+              last_calls.allreduce);
 }
 
 bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int root,
                     MPI_Comm communicator) noexcept {
-  if (matches(last_broadcast, count, type, MPI_Op{}, root, communicator)) [[likely]] {
-    run_fast(last_broadcast, buffer, buffer);
-    return true;
-  }
   return take({.collective = Collective::broadcast,
                .source = buffer,
                .target = buffer,
@@ -198,15 +195,11 @@ bool take_broadcast(void* buffer, std::int64_t count, MPI_Datatype type, int roo
                .type = type,
                .root = root,
                .communicator = communicator},
-              last_broadcast);
+              last_calls.broadcast);
 }
 
 bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                  int root, MPI_Comm communicator) noexcept {
-  if (matches(last_reduce, count, type, op, root, communicator)) [[likely]] {
-    run_fast(last_reduce, source, target);
-    return true;
-  }
   return take({.collective = Collective::reduce,
                .source = source,
                .target = target,
@@ -215,13 +208,13 @@ bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datat
                .op = op,
                .root = root,
                .communicator = communicator},
-              last_reduce);
+              last_calls.reduce);
 }
 
 bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                MPI_Comm communicator) noexcept {
-  if (matches(last_scan, count, type, op, 0, communicator)) [[likely]] {
-    run_fast(last_scan, source, target);
+  if (last_scan.matches(count, type, op, 0, communicator)) [[likely]] {
+    run_again(last_scan, Collective::scan, source, target);
     return true;
   }
   return take({.collective = Collective::scan,
@@ -236,8 +229,8 @@ bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatyp
 
 bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                  MPI_Comm communicator) noexcept {
-  if (matches(last_exscan, count, type, op, 0, communicator)) [[likely]] {
-    run_fast(last_exscan, source, target);
+  if (last_exscan.matches(count, type, op, 0, communicator)) [[likely]] {
+    run_again(last_exscan, Collective::exscan, source, target);
     return true;
   }
   return take({.collective = Collective::exscan,
@@ -253,7 +246,7 @@ bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datat
 void forget_fast_ways() noexcept {
   forget_fast_ways_of_blocks();
   last_scan = last_exscan = {};
-  last_barrier = last_allreduce = last_broadcast = last_reduce = {};
+  last_calls = {};
 }
 
 }  // namespace tutti::interposer

@@ -22,7 +22,7 @@ using namespace tutti::interposer;
 namespace {
 
 /// Whether this thread is passing a call on: what a tool or MPI itself then calls is no new call.
-thread_local bool is_passing = false;
+thread_local bool is_passing __attribute__((tls_model("initial-exec"))) = false;
 
 class Passage {
  public:
@@ -49,9 +49,21 @@ Argument argument(Word word) noexcept {
     return static_cast<Argument>(word);
 }
 
+/// Whether it was the same call as before, which is done.
+template <class Function>
+struct Again;
+template <class... Arguments>
+struct Again<int (*)(Arguments...)> {
+  template <class Take>
+  static bool takes(Take take_again, WordFor<Arguments>... words) noexcept {
+    return !is_passing && take_again(argument<Arguments>(words)...);
+  }
+};
+
 /// Takes the call whose arguments are those of MPI's `function`, or passes it on to that.
 template <class Take, class... Arguments>
-int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>... words) {
+[[gnu::noinline]] int take_or_pass(Take take, int (*function)(Arguments...),
+                                   WordFor<Arguments>... words) {
   const bool is_new = !is_passing;
   if (is_new && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
   const Passage passage;
@@ -65,8 +77,23 @@ int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>...
 }  // namespace
 
 // Both symbols of a collective, under names that do not collide with what mpi.h declares:
-// TUTTI_MPI_EXPORT(name, function that takes it, (parameters), arguments...)
-#define TUTTI_MPI_EXPORT(name, take, parameters, ...)                          \
+// TUTTI_MPI_EXPORT(name, collective that takes it, (parameters), arguments...)
+#define TUTTI_MPI_EXPORT(name, collective, parameters, ...)                               \
+  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);              \
+  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name);            \
+  extern "C" int tutti_exported_MPI_##name parameters {                                   \
+    if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
+      return MPI_SUCCESS;                                                                 \
+    return take_or_pass(take_##collective, next_mpi().name, __VA_ARGS__);                 \
+  }                                                                                       \
+  extern "C" int tutti_exported_PMPI_##name parameters {                                  \
+    if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
+      return MPI_SUCCESS;                                                                 \
+    return take_or_pass(take_##collective, own_mpi().name, __VA_ARGS__);                  \
+  }
+
+// Likewise for one that is looked up each time, by the function that takes it.
+#define TUTTI_MPI_EXPORT_NEW(name, take, parameters, ...)                      \
   extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);   \
   extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name); \
   extern "C" int tutti_exported_MPI_##name parameters {                        \
@@ -76,97 +103,97 @@ int take_or_pass(Take take, int (*function)(Arguments...), WordFor<Arguments>...
     return take_or_pass(take, own_mpi().name, __VA_ARGS__);                    \
   }
 
-TUTTI_MPI_EXPORT(Barrier, take_barrier, (Word a), a)
-TUTTI_MPI_EXPORT(Allreduce, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
-                 c, d, e, f)
-TUTTI_MPI_EXPORT(Bcast, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
-TUTTI_MPI_EXPORT(Reduce, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
-                 b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Iallreduce, take_iallreduce,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Ibarrier, take_ibarrier, (Word a, Word b), a, b)
-TUTTI_MPI_EXPORT(Ibcast, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
-                 d, e, f)
-TUTTI_MPI_EXPORT(Ireduce, take_ireduce,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Op_free, take_op_free, (Word a), a)
-TUTTI_MPI_EXPORT(Type_free, take_type_free, (Word a), a)
-#if MPI_VERSION >= 4
-TUTTI_MPI_EXPORT(Allreduce_c, take_allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a,
-                 b, c, d, e, f)
-TUTTI_MPI_EXPORT(Bcast_c, take_broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
-TUTTI_MPI_EXPORT(Reduce_c, take_reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a,
-                 b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Iallreduce_c, take_iallreduce,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Ibcast_c, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
-                 c, d, e, f)
-TUTTI_MPI_EXPORT(Ireduce_c, take_ireduce,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-#endif
-TUTTI_MPI_EXPORT(Allgather, take_allgather,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Allgatherv, take_allgatherv,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Alltoall, take_alltoall, (Word a, Word b, Word c, Word d, Word e, Word f, Word g),
-                 a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Alltoallv, LeaveUnknownCounts<Collective::alltoallv>{},
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
-                 d, e, f, g, h, i)
-TUTTI_MPI_EXPORT(Gather, take_gather,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Gatherv, LeaveUnknownCounts<Collective::gatherv>{},
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
-                 d, e, f, g, h, i)
-TUTTI_MPI_EXPORT(Scatter, take_scatter,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Scatterv, LeaveUnknownCounts<Collective::scatterv>{},
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
-                 d, e, f, g, h, i)
-TUTTI_MPI_EXPORT(Reduce_scatter, take_reduce_scatter,
-                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT(Reduce_scatter_block, take_reduce_scatter_block,
-                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT(Scan, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e,
-                 f)
-TUTTI_MPI_EXPORT(Exscan, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
+TUTTI_MPI_EXPORT(Barrier, barrier, (Word a), a)
+TUTTI_MPI_EXPORT(Allreduce, allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
                  e, f)
+TUTTI_MPI_EXPORT(Bcast, broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT(Reduce, reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c,
+                 d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Iallreduce, take_iallreduce,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Ibarrier, take_ibarrier, (Word a, Word b), a, b)
+TUTTI_MPI_EXPORT_NEW(Ibcast, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a,
+                     b, c, d, e, f)
+TUTTI_MPI_EXPORT_NEW(Ireduce, take_ireduce,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Op_free, take_op_free, (Word a), a)
+TUTTI_MPI_EXPORT_NEW(Type_free, take_type_free, (Word a), a)
 #if MPI_VERSION >= 4
-TUTTI_MPI_EXPORT(Allgather_c, take_allgather,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Allgatherv_c, take_allgatherv_c,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Alltoall_c, take_alltoall,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT(Alltoallv_c, LeaveUnknownCounts<Collective::alltoallv>{},
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
-                 d, e, f, g, h, i)
-TUTTI_MPI_EXPORT(Gather_c, take_gather,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Gatherv_c, LeaveUnknownCounts<Collective::gatherv>{},
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
-                 d, e, f, g, h, i)
-TUTTI_MPI_EXPORT(Scatter_c, take_scatter,
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d, e, f,
-                 g, h)
-TUTTI_MPI_EXPORT(Scatterv_c, LeaveUnknownCounts<Collective::scatterv>{},
-                 (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b, c,
-                 d, e, f, g, h, i)
-TUTTI_MPI_EXPORT(Reduce_scatter_c, take_reduce_scatter_c,
-                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT(Reduce_scatter_block_c, take_reduce_scatter_block,
-                 (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT(Scan_c, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e,
-                 f)
-TUTTI_MPI_EXPORT(Exscan_c, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
+TUTTI_MPI_EXPORT(Allreduce_c, allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
                  d, e, f)
+TUTTI_MPI_EXPORT(Bcast_c, broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT(Reduce_c, reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b,
+                 c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Iallreduce_c, take_iallreduce,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Ibcast_c, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a,
+                     b, c, d, e, f)
+TUTTI_MPI_EXPORT_NEW(Ireduce_c, take_ireduce,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+#endif
+TUTTI_MPI_EXPORT_NEW(Allgather, take_allgather,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Allgatherv, take_allgatherv,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Alltoall, take_alltoall,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Alltoallv, LeaveUnknownCounts<Collective::alltoallv>{},
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
+                     c, d, e, f, g, h, i)
+TUTTI_MPI_EXPORT_NEW(Gather, take_gather,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Gatherv, LeaveUnknownCounts<Collective::gatherv>{},
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
+                     c, d, e, f, g, h, i)
+TUTTI_MPI_EXPORT_NEW(Scatter, take_scatter,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Scatterv, LeaveUnknownCounts<Collective::scatterv>{},
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
+                     c, d, e, f, g, h, i)
+TUTTI_MPI_EXPORT_NEW(Reduce_scatter, take_reduce_scatter,
+                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT_NEW(Reduce_scatter_block, take_reduce_scatter_block,
+                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT_NEW(Scan, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
+                     e, f)
+TUTTI_MPI_EXPORT_NEW(Exscan, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
+                     d, e, f)
+#if MPI_VERSION >= 4
+TUTTI_MPI_EXPORT_NEW(Allgather_c, take_allgather,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Allgatherv_c, take_allgatherv_c,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Alltoall_c, take_alltoall,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
+TUTTI_MPI_EXPORT_NEW(Alltoallv_c, LeaveUnknownCounts<Collective::alltoallv>{},
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
+                     c, d, e, f, g, h, i)
+TUTTI_MPI_EXPORT_NEW(Gather_c, take_gather,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Gatherv_c, LeaveUnknownCounts<Collective::gatherv>{},
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
+                     c, d, e, f, g, h, i)
+TUTTI_MPI_EXPORT_NEW(Scatter_c, take_scatter,
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
+                     e, f, g, h)
+TUTTI_MPI_EXPORT_NEW(Scatterv_c, LeaveUnknownCounts<Collective::scatterv>{},
+                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
+                     c, d, e, f, g, h, i)
+TUTTI_MPI_EXPORT_NEW(Reduce_scatter_c, take_reduce_scatter_c,
+                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT_NEW(Reduce_scatter_block_c, take_reduce_scatter_block,
+                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
+TUTTI_MPI_EXPORT_NEW(Scan_c, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
+                     d, e, f)
+TUTTI_MPI_EXPORT_NEW(Exscan_c, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
+                     c, d, e, f)
 #endif
 
 namespace {

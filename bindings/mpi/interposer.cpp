@@ -37,6 +37,9 @@ int do_not_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
   return MPI_SUCCESS;
 }
 
+/// So many communicators that the program has freed are kept for a while.
+constexpr std::size_t freed_max = 4;
+
 /// What ranks have to have alike, in one number each; the last number need not be.
 struct Alike {
   int values[6];
@@ -166,7 +169,9 @@ void Interposer::end() {
     why_not_ = Reason::not_initialized;
     own_mpi().Barrier(handles().world);
     end_requests();
+    last_found_ = nullptr;
     communicators_.clear();
+    freed_.clear();
     own_mpi().Comm_free_keyval(&keyval_);
   }
   if (prints_table_) print_table(*this);
@@ -184,42 +189,64 @@ bool Interposer::calls(std::string_view function, unsigned long long& taken,
   return false;
 }
 
-ProgramCommunicator& Interposer::communicator(MPI_Comm handle) {
-  const auto found = communicators_.find(handle);
-  if (found != communicators_.end()) return *found->second;
-  own_mpi().Comm_set_attr(handle, keyval_, nullptr);
-  return *communicators_.emplace(handle, std::make_unique<ProgramCommunicator>(handle))
-              .first->second;
+ProgramCommunicator& Interposer::find_communicator(MPI_Comm handle) {
+  auto found = communicators_.find(handle);
+  if (found == communicators_.end()) {
+    own_mpi().Comm_set_attr(handle, keyval_, nullptr);
+    found = communicators_.emplace(handle, std::make_unique<ProgramCommunicator>(handle)).first;
+  }
+  last_found_ = found->second.get();
+  return *last_found_;
 }
 
 void Interposer::forget(MPI_Comm handle) noexcept {
   const auto found = communicators_.find(handle);
   if (found == communicators_.end()) return;
   forget_fast_ways();
-  if (found->second->is_adopted()) --adopted_;
+  last_found_ = nullptr;
   std::unique_ptr<ProgramCommunicator> communicator = std::move(found->second);
+  if (communicator->is_adopted()) --adopted_;
   communicators_.erase(found);
-  keep_while_in_flight(std::move(communicator));
+  if (communicator->calls_in_flight > 0) {
+    keep_while_in_flight(std::move(communicator));
+  } else if (communicator->is_adopted()) {
+    // A communicator of tutti ends when its peers have read everything.  These have read by the
+    // time that a few more are freed.
+    communicator->drop_operations();
+    freed_.push_back(std::move(communicator));
+    if (freed_.size() > freed_max) freed_.pop_front();
+  }
 }
 
 void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape, const void* source,
                                 void* target) {
   forget_fast_ways();  // an operation may go
-  const bool was_adopted = communicator.is_adopted();
-  communicator.make_operation(shape, context(), adopted_ < settings_.communicators_max, source,
-                              target);
-  if (!was_adopted && communicator.is_adopted()) ++adopted_;
-  if (communicator.is_first_unable() && !context_problem_.empty()) {
-    std::fprintf(stderr, "tutti: collectives are left to MPI: %s\n", context_problem_.c_str());
-    context_problem_.clear();
-  }
+  adopt_and_make(communicator, [&](Vote vote) {
+    communicator.make_operation(shape, context(), vote, source, target);
+  });
 }
 
 void Interposer::make_wanted_operations(ProgramCommunicator& communicator) {
   forget_fast_ways();
+  adopt_and_make(communicator,
+                 [&](Vote vote) { communicator.make_wanted_operations(context(), vote); });
+}
+
+template <class Make>
+void Interposer::adopt_and_make(ProgramCommunicator& communicator, Make&& make) {
   const bool was_adopted = communicator.is_adopted();
-  communicator.make_wanted_operations(context(), adopted_ < settings_.communicators_max);
-  if (!was_adopted && communicator.is_adopted()) ++adopted_;
+  const Vote vote = context() == nullptr || adopted_ >= settings_.communicators_max ? Vote::never
+                    : early_adoptions_ < early_adoptions_max || communicator.was_put_off()
+                        ? Vote::now
+                        : Vote::later;
+  make(vote);
+  if (communicator.is_first_unable() && !context_problem_.empty()) {
+    std::fprintf(stderr, "tutti: collectives are left to MPI: %s\n", context_problem_.c_str());
+    context_problem_.clear();
+  }
+  if (was_adopted || !communicator.is_adopted()) return;
+  ++adopted_;
+  if (!communicator.was_put_off()) ++early_adoptions_;
 }
 
 Context* Interposer::context() noexcept {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -74,8 +75,11 @@ class Interposer {
              unsigned long long& passed) const noexcept;
 
   /// What is known of a communicator; made when it is seen first.
-  ProgramCommunicator& communicator(MPI_Comm handle);
-  /// The program frees it.
+  ProgramCommunicator& communicator(MPI_Comm handle) {
+    if (last_found_ != nullptr && last_found_->handle() == handle) return *last_found_;
+    return find_communicator(handle);
+  }
+  /// The program frees it.  Never waits for another rank, which may need this one in MPI first.
   void forget(MPI_Comm handle) noexcept;
 
   /// As ProgramCommunicator::make_operation.
@@ -84,7 +88,11 @@ class Interposer {
   void make_wanted_operations(ProgramCommunicator& communicator);
 
  private:
+  ProgramCommunicator& find_communicator(MPI_Comm handle);
   Context* context() noexcept;
+  /// Whatever makes operations may adopt the communicator first, as this rank votes.
+  template <class Make>
+  void adopt_and_make(ProgramCommunicator& communicator, Make&& make);
 
   bool has_begun_ = false;
   bool prints_table_ = false;
@@ -96,9 +104,13 @@ class Interposer {
   std::string context_problem_;  // until it is said
   int keyval_ = MPI_KEYVAL_INVALID;
   std::uint32_t adopted_ = 0;
+  std::uint32_t early_adoptions_ = 0;  // since the beginning
   Settings settings_;
   std::unique_ptr<Context> context_;
   std::unordered_map<MPI_Comm, std::unique_ptr<ProgramCommunicator>> communicators_;
+  ProgramCommunicator* last_found_ = nullptr;  // of them
+  // Freed by the program, the latest last; their peers may still have to read.
+  std::deque<std::unique_ptr<ProgramCommunicator>> freed_;
   std::array<CallCounts, collective_count> counts_;
 };
 

@@ -59,11 +59,14 @@
 #define TUTTI_MPI_USED(X)  \
   X(Abort)                 \
   X(Comm_create_keyval)    \
+  X(Comm_free)             \
   X(Comm_free_keyval)      \
+  X(Comm_get_name)         \
   X(Comm_group)            \
   X(Comm_rank)             \
   X(Comm_set_attr)         \
   X(Comm_size)             \
+  X(Comm_split_type)       \
   X(Comm_test_inter)       \
   X(Grequest_complete)     \
   X(Grequest_start)        \
@@ -79,22 +82,13 @@
   X(Test)                  \
   X(Type_commit)           \
   X(Type_create_hindexed)  \
+  X(Type_get_contents)     \
+  X(Type_get_envelope)     \
   X(Type_get_extent)       \
+  X(Type_get_name)         \
   X(Type_get_true_extent)  \
   X(Type_size)             \
   X(Unpack)
-// What report and verify call beside that.
-#define TUTTI_MPI_USED_TO_SEE(X) \
-  X(Comm_free)                   \
-  X(Comm_get_name)               \
-  X(Comm_group)                  \
-  X(Comm_split_type)             \
-  X(Group_free)                  \
-  X(Group_translate_ranks)       \
-  X(Type_free)                   \
-  X(Type_get_contents)           \
-  X(Type_get_envelope)           \
-  X(Type_get_name)
 
 namespace tutti::interposer {
 
@@ -105,7 +99,6 @@ struct MpiFunctions {
   TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
-  TUTTI_MPI_USED_TO_SEE(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
 };
 

@@ -122,14 +122,23 @@ Shape& ProgramCommunicator::count_call(const ShapeKey& key) {
   return shape;
 }
 
-void ProgramCommunicator::make_operation(Shape& shape, Context* context, bool has_room,
+bool ProgramCommunicator::is_due(const Shape& shape, std::uint32_t after) const noexcept {
+  if (shape.calls <= after) return false;
+  if (!communicator_) return !was_put_off_ || calls_ > calls_before_adoption;
+  const bool is_early = operations_made_ < early_operations_max && !shape.was_dropped;
+  return is_early || shape.calls > calls_before_operation;
+}
+
+void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vote,
                                          const void* source, void* target) {
-  if (!communicator_) adopt(context, has_room);
+  if (!communicator_) adopt(context, vote);
   if (!communicator_) return;
   drop_the_oldest(1, shape);
   try_to_make(shape, [&] {
     shape.operation.emplace(make(*communicator_, shape, source, target));
+    shape.last_source = shape.last_target = nullptr;
     ++operations_;
+    ++operations_made_;
   });
 }
 
@@ -139,8 +148,8 @@ void ProgramCommunicator::want_operations(Shape& shape) {
   wanted_.push_back(&shape);
 }
 
-void ProgramCommunicator::make_wanted_operations(Context* context, bool has_room) {
-  if (!communicator_) adopt(context, has_room);
+void ProgramCommunicator::make_wanted_operations(Context* context, Vote vote) {
+  if (!communicator_) adopt(context, vote);
   for (Shape* const shape : std::exchange(wanted_, {})) {
     shape->is_wanted = false;
     if (!communicator_ || passing_ != Passing::no) continue;
@@ -158,6 +167,7 @@ void ProgramCommunicator::make_wanted_operations(Context* context, bool has_room
       }
       shape->instances = std::move(instances);
       operations_ += instances_max;
+      operations_made_ += instances_max;
     });
   }
 }
@@ -179,16 +189,18 @@ void ProgramCommunicator::try_to_make(Shape& shape, Make&& make) {
   }
 }
 
-void ProgramCommunicator::adopt(Context* context, bool has_room) {
-  constexpr int nobody = std::numeric_limits<int>::max();
-  const int unable = context != nullptr && has_room ? nobody : rank_;
-  int first_unable = nobody;
-  own_mpi().Allreduce(&unable, &first_unable, 1, handles().int32, handles().min, handle_);
-  if (first_unable != nobody) {
+void ProgramCommunicator::adopt(Context* context, Vote vote) {
+  // The least word counts, and says who is the first that cannot.
+  constexpr int now = std::numeric_limits<int>::max(), later = now - 1;
+  const int word = vote == Vote::now ? now : vote == Vote::later ? later : rank_;
+  int least = now;
+  own_mpi().Allreduce(&word, &least, 1, handles().int32, handles().min, handle_);
+  if (least == later) was_put_off_ = true;
+  if (least < later) {
     passing_ = Passing::too_many;
-    is_first_unable_ = first_unable == rank_;
-    return;
+    is_first_unable_ = least == rank_;
   }
+  if (least != now) return;
   try {
     const RequestsAtRest at_rest;
     exchange_ = communicator_exchange(handle_);
@@ -216,7 +228,7 @@ void ProgramCommunicator::drop_the_oldest(std::size_t count, const Shape& but) {
     oldest->instances.clear();
     oldest->nonblocking = 0;
     oldest->calls = 0;
-    ++oldest->drops;
+    oldest->was_dropped = true;
   }
 }
 

@@ -26,6 +26,18 @@ inline constexpr std::size_t shapes_max = 1024;
 /// them.
 inline constexpr std::size_t instances_max = 2;
 
+/// Making a communicator of tutti's takes as long as thousands of calls gain, and an operation as
+/// long as hundreds (README, "Decisions").  So many are made as soon as calls repeat: communicators
+/// of a process, and operations of a communicator.  Whatever more is made, or once more, has to be
+/// called often first: a program may make and free thousands, and call in many ways.
+inline constexpr std::uint32_t early_adoptions_max = 16;
+inline constexpr std::uint32_t early_operations_max = 256;
+inline constexpr std::uint64_t calls_before_adoption = 1000;
+inline constexpr std::uint64_t calls_before_operation = 200;
+
+/// What a rank has to say when a communicator might be adopted; the least word of all ranks counts.
+enum class Vote : std::int32_t { never, later, now };
+
 /// Why the calls of a communicator pass, or no for a reason.
 enum class Passing : std::uint8_t {
   no,
@@ -48,30 +60,37 @@ class ProgramCommunicator {
   bool is_adopted() const noexcept { return communicator_.has_value(); }
   /// Whether this is the first of the ranks that could not adopt it: the one to say why.
   bool is_first_unable() const noexcept { return is_first_unable_; }
+  /// Its adoption, until it has been called often.
+  bool was_put_off() const noexcept { return was_put_off_; }
 
   std::uint64_t calls_in_flight = 0;  // nonblocking ones that tutti does
 
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
 
+  /// Whether enough calls were made for an operation of this shape; `after` are the least.
+  bool is_due(const Shape& shape, std::uint32_t after) const noexcept;
+
   /// Makes the shape's operation, if it has none and can have one, for the buffers of the call that
-  /// needs it.  Collective: all ranks are in the same blocking call.  `context` is nullptr, and
-  /// `has_room` false, where this rank cannot adopt a communicator; then none does.
-  void make_operation(Shape& shape, Context* context, bool has_room, const void* source,
-                      void* target);
+  /// needs it.  Collective: all ranks are in the same blocking call.  `context` may be nullptr if
+  /// the vote is never.
+  void make_operation(Shape& shape, Context* context, Vote vote, const void* source, void* target);
+
+  /// The program makes no more calls.  Never waits, as the end of an adopted communicator may.
+  void drop_operations() noexcept { shapes_.clear(); }
 
   /// A nonblocking call is local: it wants operations, and the next blocking call on the
   /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
   void want_operations(Shape& shape);
   bool wants_operations() const noexcept { return !wanted_.empty(); }
-  void make_wanted_operations(Context* context, bool has_room);
+  void make_wanted_operations(Context* context, Vote vote);
 
   std::optional<std::size_t> nodes_in_report;  // of its ranks, once report has looked
 
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
-  void adopt(Context* context, bool has_room);
+  void adopt(Context* context, Vote vote);
   /// Makes room for so many more operations.
   void drop_the_oldest(std::size_t count, const Shape& but);
   template <class Make>
@@ -83,7 +102,9 @@ class ProgramCommunicator {
   Passing passing_ = Passing::no;
   bool is_first_unable_ = false;
   std::uint64_t calls_ = 0;
+  bool was_put_off_ = false;  // its adoption
   std::size_t operations_ = 0;
+  std::uint64_t operations_made_ = 0;
   // In the order in which they depend on each other.
   std::unique_ptr<Exchange> exchange_;
   std::optional<Communicator> communicator_;

@@ -268,7 +268,7 @@ bool take(const Call& call, MPI_Request* request) {
   Shape& shape = communicator.count_call(signature.key);
   if (shape.instances.empty()) {
     if (shape.is_refused) return leave(Reason::refused);
-    if (shape.calls >= interposed.settings().after) {
+    if (communicator.is_due(shape, interposed.settings().after)) {
       communicator.want_operations(shape);
       forget_fast_ways();  // the next blocking call has more to do
     }

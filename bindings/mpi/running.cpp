@@ -13,9 +13,6 @@
 namespace tutti::interposer {
 namespace {
 
-/// How long a wait looks at its own messages before it lets MPI go on: partners may need this rank
-/// there before they come.
-constexpr Timeout before_mpi = std::chrono::microseconds(1);
 constexpr Timeout between_mpi = std::chrono::microseconds(20);
 
 [[noreturn]] void end_job(const Shape& shape, MPI_Comm handle, Status status) {
@@ -62,13 +59,9 @@ void copy_elements(const void* from, void* to, const Call& call, bool from_progr
     mpi.Unpack(pack, size, &position, to, count, call.type, call.communicator);
 }
 
-void run(Shape& shape, const void* source, void* target, MPI_Comm handle) noexcept {
-  Operation& operation = *shape.operation;
-  Status status = operation.start(source, target);
-  if (status == Status::ok) status = operation.wait(before_mpi);
-  if (status == Status::timed_out) status = wait_slow(operation);
-  if (status != Status::ok) [[unlikely]]
-    end_job(shape, handle, status);
+void end_run_slow(Shape& shape, MPI_Comm handle, Status status) noexcept {
+  if (status == Status::timed_out) status = wait_slow(*shape.operation);
+  if (status != Status::ok) end_job(shape, handle, status);
 }
 
 void run_staged(Shape& shape, std::size_t bytes, const void* source, void* target,

@@ -4,17 +4,34 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
 #include "shape.hpp"
 #include "signature.hpp"
+#include "tutti/status.hpp"
+#include "tutti/timeout.hpp"
 
 namespace tutti::interposer {
 
+/// How long a wait looks at its own messages before it lets MPI go on: partners may need this rank
+/// there before they come.
+inline constexpr Timeout before_mpi = std::chrono::microseconds(1);
+void end_run_slow(Shape& shape, MPI_Comm communicator, Status status) noexcept;
+
 /// Runs the shape's operation to its end, and lets MPI go on meanwhile.  A failure ends the job, as
 /// MPI does when a rank dies.
-void run(Shape& shape, const void* source, void* target, MPI_Comm communicator) noexcept;
+inline void run(Shape& shape, const void* source, void* target, MPI_Comm communicator) noexcept {
+  Operation& operation = *shape.operation;
+  const bool is_same = source == shape.last_source && target == shape.last_target;
+  shape.last_source = source;
+  shape.last_target = target;
+  Status status = is_same ? operation.start() : operation.start(source, target);
+  if (status == Status::ok) status = operation.wait(before_mpi);
+  if (status != Status::ok) [[unlikely]]
+    end_run_slow(shape, communicator, status);
+}
 
 /// The same on buffers of the shape, for calls with fewer elements than the operation.  The first
 /// `bytes` of `source`, unless it is nullptr, are copied before, and those of `target` after.

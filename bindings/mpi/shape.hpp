@@ -99,20 +99,15 @@ struct Shape {
     last_used = ++all_calls;
   }
 
-  /// Whether it has been called so often, `after` times and once more, that it is worth making an
-  /// operation.  Each time that one had to go for another, 64 times as many calls are needed: where
-  /// a program calls with ever new sizes, it does not pay for operations over and over.
-  bool is_due(std::uint64_t after) const noexcept {
-    return calls > after << (6 * (drops < 5 ? drops : 5));
-  }
-
   const ShapeKey key;
   std::uint64_t calls = 0;      // that were taken or passed
   std::uint64_t last_used = 0;  // which call of the communicator
   std::uint64_t& all_calls;
-  std::uint32_t drops = 0;  // how often its operation had to go
-  bool is_refused = false;  // no operation can be made
+  bool is_refused = false;   // no operation can be made
+  bool was_dropped = false;  // its operation, for others
   std::optional<Operation> operation;
+  const void* last_source = nullptr;  // of the operation: it starts faster on the same buffers
+  void* last_target = nullptr;
   /// Where blocks differ in size: what each rank has, bytes of an allgatherv and elements of a
   /// reduce_scatter.  Of the call for which the operation was made; its digest is in the key.
   std::vector<std::size_t> blocks;

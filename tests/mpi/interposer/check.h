@@ -18,14 +18,23 @@
     }                                                                           \
   } while (0)
 
-/* How many calls of `function` the interposer has taken; ends the program if it is not there. */
-static inline unsigned long long calls_taken(const char* function) {
+/* How many calls of `function` the interposer has taken, and left; ends the program if it is not
+ * there. */
+static inline unsigned long long calls_counted(const char* function, int is_taken) {
   unsigned long long taken = 0, passed = 0;
   int (*calls)(const char*, unsigned long long*, unsigned long long*) = NULL;
   *(void**)&calls = dlsym(RTLD_DEFAULT, "tutti_mpi_calls");
   CHECK(calls != NULL, "libtutti-mpi is not loaded");
   CHECK(calls(function, &taken, &passed) == 0, "%s is not known", function);
-  return taken;
+  return is_taken ? taken : passed;
+}
+
+static inline unsigned long long calls_taken(const char* function) {
+  return calls_counted(function, 1);
+}
+
+static inline unsigned long long calls_passed(const char* function) {
+  return calls_counted(function, 0);
 }
 
 static inline int rank_in(MPI_Comm communicator) {

@@ -1,0 +1,38 @@
+/* With MPI_THREAD_MULTIPLE every call is MPI's, and counted; the level that the program asked for
+ * is the one that it gets. */
+#include <pthread.h>
+
+#include "check.h"
+
+enum { threads = 4, calls = 200 };
+static MPI_Comm communicators[threads];
+
+static void* call_often(void* which) {
+  const MPI_Comm communicator = *(MPI_Comm*)which;
+  for (int call = 0; call < calls; ++call) {
+    int mine = rank_in(communicator) + call, sum = -1;
+    const int ranks = ranks_of(communicator);
+    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, communicator);
+    CHECK(sum == ranks * call + ranks * (ranks - 1) / 2, "%d", sum);
+    MPI_Barrier(communicator);
+  }
+  return NULL;
+}
+
+int main(int argument_count, char** arguments) {
+  int provided = -1;
+  MPI_Init_thread(&argument_count, &arguments, MPI_THREAD_MULTIPLE, &provided);
+  CHECK(provided == MPI_THREAD_MULTIPLE, "MPI gives level %d", provided);
+  pthread_t all[threads];
+  for (int i = 0; i < threads; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &communicators[i]);
+  for (int i = 0; i < threads; ++i) pthread_create(&all[i], NULL, call_often, &communicators[i]);
+  for (int i = 0; i < threads; ++i) pthread_join(all[i], NULL);
+  CHECK(calls_taken("MPI_Allreduce") == 0 && calls_taken("MPI_Barrier") == 0, "a call was taken");
+  CHECK(calls_passed("MPI_Allreduce") == threads * calls, "%llu calls were counted",
+        calls_passed("MPI_Allreduce"));
+  CHECK(calls_passed("MPI_Barrier") == threads * calls, "%llu barriers were counted",
+        calls_passed("MPI_Barrier"));
+  for (int i = 0; i < threads; ++i) MPI_Comm_free(&communicators[i]);
+  MPI_Finalize();
+  return 0;
+}
