@@ -30,8 +30,8 @@ inline constexpr std::size_t instances_max = 2;
 /// long as hundreds (README, "Decisions").  So many are made as soon as calls repeat: communicators
 /// of a process, and operations of a communicator.  Whatever more is made, or once more, has to be
 /// called often first: a program may make and free thousands, and call in many ways.
-inline constexpr std::uint32_t early_adoptions_max = 16;
-inline constexpr std::uint32_t early_operations_max = 256;
+inline constexpr std::uint32_t early_adoptions_max = 32;
+inline constexpr std::uint32_t early_operations_max = 1024;
 inline constexpr std::uint64_t calls_before_adoption = 1000;
 inline constexpr std::uint64_t calls_before_operation = 200;
 
