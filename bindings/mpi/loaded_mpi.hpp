@@ -13,6 +13,11 @@
   X(Init)                  \
   X(Init_thread)           \
   X(Finalize)
+// By which a program gives a communicator info.
+#define TUTTI_MPI_INFORMS(X) \
+  X(Comm_dup_with_info)      \
+  X(Comm_set_info)           \
+  X(Comm_split_type)
 // The forms with large counts, of MPI 4.
 #if MPI_VERSION >= 4
 #define TUTTI_MPI_TAKEN_LARGE(X) \
@@ -41,14 +46,14 @@
   X(Type_get_true_extent) \
   X(Type_size)            \
   X(Unpack)
-// What report and verify call beside that.
+// What report, verify and infos need beside that.
 #define TUTTI_MPI_USED_TO_SEE(X) \
   X(Comm_free)                   \
   X(Comm_get_name)               \
   X(Comm_group)                  \
-  X(Comm_split_type)             \
   X(Group_free)                  \
   X(Group_translate_ranks)       \
+  X(Info_get)                    \
   X(Type_free)                   \
   X(Type_get_contents)           \
   X(Type_get_envelope)           \
@@ -62,6 +67,7 @@ struct MpiFunctions {
 #define TUTTI_MPI_MEMBER(name) decltype(&MPI_##name) name = nullptr;
   TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_INFORMS(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED_TO_SEE(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
