@@ -51,10 +51,17 @@ if(TARGET tutti_softverbs)
 endif()
 # It names the library in whose place it is by its path, which dpkg-shlibdeps does not know.
 set(CPACK_DEBIAN_SOFT_PACKAGE_SHLIBDEPS OFF)
+if(tutti_packaged_mpis)
+  tutti_package(mpirun tutti-mpirun net ""
+    "Collectives with the latency of the wire: for programs of MPI as they are"
+    "tutti-mpirun runs mpirun so that its ranks do their collectives by tutti, of Open MPI or of MPICH.")
+  list(TRANSFORM tutti_packaged_mpis PREPEND "tutti-mpi-" OUTPUT_VARIABLE suggested)
+  list(JOIN suggested " | " CPACK_DEBIAN_MPIRUN_PACKAGE_SUGGESTS)
+endif()
 foreach(name IN LISTS tutti_packaged_mpis)
-  tutti_package(mpi-${name} tutti-mpi-${name} libs "libtutti0 ${same}"
+  tutti_package(mpi-${name} tutti-mpi-${name} libs "libtutti0 ${same}, tutti-mpirun ${same}"
     "Collectives with the latency of the wire: on the ranks of ${name}"
-    "The library by which the ranks that mpirun has started find each other.")
+    "The library by which the ranks that mpirun has started find each other, and the one that tutti-mpirun loads.")
   string(TOUPPER mpi-${name} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_SUGGESTS libtutti-dev)
 endforeach()

@@ -74,9 +74,9 @@ def page(name, version, text, help_of_subcommand, subcommands=()):
         out.append(f".SH THE SUBCOMMAND {escape(subcommand).upper()}\n{escape(its_about)}\n")
         for rows in its_sections.values():
             out.append(entries(row for row in rows if not row[0].startswith("-h,")))
-    if name != "tutti-softverbs":
+    if "Environment" not in sections:
         out.append(".SH ENVIRONMENT\nSettings are variables TUTTI_*, which\n.B tutti\\-info settings\nlists.\n")
-    others = sorted({"tutti-bench", "tutti-info", "tutti-softverbs", "tutti-tune"} - {name})
+    others = sorted({"tutti-bench", "tutti-info", "tutti-mpirun", "tutti-softverbs", "tutti-tune"} - {name})
     out.append(".SH SEE ALSO\n" + ",\n".join(f".BR {escape(other)} (1)" for other in others).replace(
         ",\n", " ,\n") + "\n")
     return "".join(out)

@@ -1,5 +1,6 @@
 # libtutti_mpi_NAME, shared and static, for each MPI that was found (found_mpis.cmake).  MPIs differ in
-# what MPI_Comm is, so there is a library for each.
+# what MPI_Comm is, so there is a library for each; and beside it tutti/NAME/libtutti-mpi.so, which
+# tutti-mpirun loads into programs (bindings/mpi).
 set(tutti_packaged_mpis)
 if(NOT tutti_found_mpis)
   return()
@@ -24,9 +25,20 @@ function(tutti_package_mpi name)
   configure_file(tutti-mpi.pc.in tutti-mpi-${name}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti-mpi-${name}.pc DESTINATION ${pc_folder}
     COMPONENT mpi-${name})
+  if(TARGET tutti_interposer_${name})
+    install(TARGETS tutti_interposer_${name}
+      LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tutti/${name} COMPONENT mpi-${name})
+  endif()
 endfunction()
 
 foreach(name IN LISTS tutti_found_mpis)
   tutti_package_mpi(${name} FOLDERS ${tutti_${name}_folders} LIBRARIES ${tutti_${name}_libraries})
   list(APPEND tutti_packaged_mpis ${name})
 endforeach()
+
+# The script finds the libraries from its own place.
+set(mpirun_script ${CMAKE_CURRENT_BINARY_DIR}/tutti-mpirun)
+string(REGEX REPLACE "[^/]+" ".." bin_up ${CMAKE_INSTALL_BINDIR})
+set(interposer_up ${bin_up}/${CMAKE_INSTALL_LIBDIR}/tutti)
+configure_file(${PROJECT_SOURCE_DIR}/bindings/mpi/tutti-mpirun.in ${mpirun_script} @ONLY)
+install(PROGRAMS ${mpirun_script} TYPE BIN COMPONENT mpirun)

@@ -1,5 +1,5 @@
-# The software device for programs that know nothing of tutti, and the programs that measure and
-# describe.  microbench installs its own programs.
+# The software device for programs that know nothing of tutti, the programs that measure and
+# describe, and man pages of all programs.  microbench installs its own programs.
 if(TARGET tutti_softverbs)
   set(softverbs_folder ${CMAKE_INSTALL_LIBDIR}/tutti/softverbs)
   set(softverbs_script ${CMAKE_CURRENT_BINARY_DIR}/tutti-softverbs)
@@ -47,5 +47,8 @@ if(TUTTI_BENCHMARKS)
 endif()
 if(softverbs_script)
   tutti_man_page(tutti-softverbs soft ${softverbs_script} ${softverbs_script})
+endif()
+if(mpirun_script)
+  tutti_man_page(tutti-mpirun mpirun ${mpirun_script} ${mpirun_script})
 endif()
 add_custom_target(tutti_man_pages ALL DEPENDS ${man_pages})

@@ -232,6 +232,46 @@ TUTTI_MPI_EXPORT_AROUND(begin_after, Init_thread,
                         (argument_count, arguments, required, provided))
 TUTTI_MPI_EXPORT_AROUND(end_before, Finalize, (), ())
 
+namespace {
+
+/// Calls MPI's function, and looks at the info that it has given the communicator which `of`
+/// returns.
+template <class Communicator, class... Arguments>
+int inform_after(Communicator&& of, Word info, int (*function)(Arguments...),
+                 WordFor<Arguments>... words) {
+  const bool is_new = !is_passing;
+  const Passage passage;
+  const auto whole_words = reinterpret_cast<void (*)()>(function);
+  const int result = reinterpret_cast<int (*)(WordFor<Arguments>...)>(whole_words)(words...);
+  if (is_new && result == MPI_SUCCESS && interposer().has_communicators())
+    interposer().heed(of(), argument<MPI_Info>(info));
+  return result;
+}
+
+MPI_Comm communicator_at(Word address) noexcept {
+  return *argument<MPI_Comm*>(address);
+}
+
+}  // namespace
+
+// As TUTTI_MPI_EXPORT: TUTTI_MPI_EXPORT_INFORMING(name, communicator, info, (parameters),
+// arguments...)
+#define TUTTI_MPI_EXPORT_INFORMING(name, communicator, info, parameters, ...)              \
+  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);               \
+  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name);             \
+  extern "C" int tutti_exported_MPI_##name parameters {                                    \
+    return inform_after([&] { return communicator; }, info, next_mpi().name, __VA_ARGS__); \
+  }                                                                                        \
+  extern "C" int tutti_exported_PMPI_##name parameters {                                   \
+    return inform_after([&] { return communicator; }, info, own_mpi().name, __VA_ARGS__);  \
+  }
+
+TUTTI_MPI_EXPORT_INFORMING(Comm_set_info, argument<MPI_Comm>(a), b, (Word a, Word b), a, b)
+TUTTI_MPI_EXPORT_INFORMING(Comm_dup_with_info, communicator_at(c), b, (Word a, Word b, Word c), a,
+                           b, c)
+TUTTI_MPI_EXPORT_INFORMING(Comm_split_type, communicator_at(e), d,
+                           (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+
 int tutti_mpi_calls(const char* function, unsigned long long* taken, unsigned long long* passed) {
   // Where this library is there twice, the last one takes the calls.
   void* const next = dlsym(RTLD_NEXT, "tutti_mpi_calls");

@@ -189,6 +189,30 @@ bool Interposer::calls(std::string_view function, unsigned long long& taken,
   return false;
 }
 
+void Interposer::heed(MPI_Comm handle, MPI_Info info) {
+  const MpiFunctions& mpi = own_mpi();
+  if (handle == handles().no_comm) return;
+  ProgramCommunicator& which = communicator(handle);
+  if (which.passing() != Passing::no && which.passing() != Passing::switched_off) return;
+  char value[8] = "";
+  int is_there = 0;
+  if (info != handles().no_info)
+    mpi.Info_get(info, "tutti", static_cast<int>(sizeof value) - 1, value, &is_there);
+  const bool is_off = is_there != 0 && std::strcmp(value, "off") == 0;
+  const bool is_on = is_there != 0 && std::strcmp(value, "on") == 0;
+  if (is_there != 0 && !is_off && !is_on && which.rank() == 0)
+    std::fprintf(stderr, "tutti: info key \"tutti\": value \"%s\": expected on or off\n", value);
+  // Ranks have to say the same; those that do not would wait for each other in vain.
+  const int mine[2] = {is_off ? 0 : 1, is_on ? 0 : 1};
+  int least[2] = {1, 1};
+  mpi.Allreduce(mine, least, 2, handles().int32, handles().min, handle);
+  if (least[0] == 0)
+    which.switch_off(true);
+  else if (least[1] == 0)
+    which.switch_off(false);
+  forget_fast_ways();
+}
+
 ProgramCommunicator& Interposer::find_communicator(MPI_Comm handle) {
   auto found = communicators_.find(handle);
   if (found == communicators_.end()) {

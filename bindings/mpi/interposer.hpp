@@ -74,6 +74,12 @@ class Interposer {
   bool calls(std::string_view function, unsigned long long& taken,
              unsigned long long& passed) const noexcept;
 
+  /// Whether it looks at communicators at all.
+  bool has_communicators() const noexcept { return takes_calls_ || reports_; }
+  /// The program has given it info: "tutti" may be "off" or "on".  Collective; one rank that says
+  /// off is enough.
+  void heed(MPI_Comm handle, MPI_Info info);
+
   /// What is known of a communicator; made when it is seen first.
   ProgramCommunicator& communicator(MPI_Comm handle) {
     if (last_found_ != nullptr && last_found_->handle() == handle) return *last_found_;

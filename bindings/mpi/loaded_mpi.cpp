@@ -63,6 +63,7 @@ MpiFunctions functions_of(const char* prefix) {
 #define TUTTI_MPI_FIND_IF_THERE(name) \
   functions.name = reinterpret_cast<decltype(functions.name)>(function_of_mpi(named(#name)));
   TUTTI_MPI_TAKEN(TUTTI_MPI_FIND)
+  TUTTI_MPI_INFORMS(TUTTI_MPI_FIND)
   TUTTI_MPI_USED(TUTTI_MPI_FIND)
   // An MPI without them has no callers of them.
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_FIND_IF_THERE)

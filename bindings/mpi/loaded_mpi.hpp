@@ -31,6 +31,11 @@
   X(Init)                  \
   X(Init_thread)           \
   X(Finalize)
+// By which a program gives a communicator info.
+#define TUTTI_MPI_INFORMS(X) \
+  X(Comm_dup_with_info)      \
+  X(Comm_set_info)           \
+  X(Comm_split_type)
 // The forms with large counts, of MPI 4.
 #if MPI_VERSION >= 4
 #define TUTTI_MPI_TAKEN_LARGE(X) \
@@ -66,12 +71,12 @@
   X(Comm_rank)             \
   X(Comm_set_attr)         \
   X(Comm_size)             \
-  X(Comm_split_type)       \
   X(Comm_test_inter)       \
   X(Grequest_complete)     \
   X(Grequest_start)        \
   X(Group_free)            \
   X(Group_translate_ranks) \
+  X(Info_get)              \
   X(Iprobe)                \
   X(Op_commutative)        \
   X(Pack)                  \
@@ -98,6 +103,7 @@ struct MpiFunctions {
 #define TUTTI_MPI_MEMBER(name) decltype(&MPI_##name) name = nullptr;
   TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_INFORMS(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
 };

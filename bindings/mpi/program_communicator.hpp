@@ -58,6 +58,11 @@ class ProgramCommunicator {
   std::uint32_t rank_count() const noexcept { return rank_count_; }
   Passing passing() const noexcept { return passing_; }
   bool is_adopted() const noexcept { return communicator_.has_value(); }
+  /// Switches it off, or on again if that was why its calls passed.
+  void switch_off(bool is_off) noexcept {
+    if (is_off && passing_ == Passing::no) passing_ = Passing::switched_off;
+    if (!is_off && passing_ == Passing::switched_off) passing_ = Passing::no;
+  }
   /// Whether this is the first of the ranks that could not adopt it: the one to say why.
   bool is_first_unable() const noexcept { return is_first_unable_; }
   /// Its adoption, until it has been called often.

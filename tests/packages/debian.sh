@@ -36,6 +36,7 @@ for package in tutti-mpi-*.deb; do
   name=${package%%_*}
   needs "$name" "libtutti0 \\(= $version\\)"
   needs "$name" "lib(open)?mpi[^,]*"
+  needs "$name" "tutti-mpirun \\(= $version\\)"
 done
 if [ -e tutti-pmix_*.deb ]; then
   needs tutti-pmix "libtutti0 \\(= $version\\)"
@@ -91,13 +92,24 @@ ldd shared | grep -q '=> /.*libtutti.so' || { ldd shared; exit 1; }
 for part in /usr/lib/libtutti_*.so /usr/lib/*/libtutti_*.so; do
   [ ! -e "$part" ] || ! ldd "$part" | grep 'not found' || exit 1
 done
+for library in /usr/lib/tutti/*/libtutti-mpi.so /usr/lib/*/tutti/*/libtutti-mpi.so; do
+  [ -e "$library" ] || continue
+  name=$(basename "$(dirname "$library")")
+  command -v "mpicc.$name" >/dev/null && command -v "mpirun.$name" >/dev/null || continue
+  "mpicc.$name" "$source/tests/mpi/allreduce.c" -o mpi
+  root=
+  [ "$name" != openmpi ] || root='--allow-run-as-root --oversubscribe'
+  timeout 60 tutti-mpirun --launcher "mpirun.$name" --table $root -n 2 ./mpi >log 2>&1 || { cat log; exit 1; }
+  grep -q '^tutti: MPI_Allreduce' log || { cat log; exit 1; }
+done
 [ ! -x /usr/bin/tutti-info ] || tutti-info settings >/dev/null
 if command -v ibv_devinfo >/dev/null; then tutti-softverbs ibv_devinfo | grep -q soft0; fi
 if command -v man >/dev/null; then
-  for page in tutti-bench tutti-softverbs; do
+  for page in tutti-bench tutti-softverbs tutti-mpirun; do
+    [ -e "/usr/share/man/man1/$page.1" ] || [ -e "/usr/share/man/man1/$page.1.gz" ] || continue
     man --warnings=w -l /usr/share/man/man1/$page.1* >page 2>complaints || { cat complaints; exit 1; }
     [ ! -s complaints ] || { cat complaints; exit 1; }
-    grep -Eq -- '^ *(--bytes TEXT|TUTTI_SOFT_LOG)' page || { echo "$page: its page has no options"; exit 1; }
+    grep -Eq -- '^ *(--bytes TEXT|TUTTI_SOFT_LOG|--launcher PATH)' page || { echo "$page: its page has no options"; exit 1; }
   done
 fi
 dpkg --no-triggers --force-unsafe-io -r $(cd "$packages" && ls *.deb | sed 's/_.*//') \

@@ -51,7 +51,9 @@ for program in tutti-bench tutti-info tutti-tune; do
   [ "$(wc -w <<<"$options")" -ge 2 ] || fail "$program --help has no options"
   for option in $options; do grep -qE -- "^\.B (-h,)?$option" <<<"$page" || fail "$program.1 lacks $option"; done
 done
-[ -s "$prefix/share/man/man1/tutti-softverbs.1" ] || fail "tutti-softverbs has no man page"
+for program in tutti-softverbs ${mpicc:+tutti-mpirun}; do
+  [ -s "$prefix/share/man/man1/$program.1" ] || fail "$program has no man page"
+done
 printf '#!/bin/sh\necho "no such thing"\n' >"$scratch/silent"
 chmod +x "$scratch/silent"
 if python3 "$source/packaging/man_page.py" "$scratch/silent" silent 1 2>"$scratch/log"; then fail "silent has a man page"; fi
@@ -170,6 +172,8 @@ quietly timeout 60 ./exact_sum 1000
 quietly timeout 60 ./matrix_factorization --iterations 2
 if [ -n "$mpicc" ]; then
   quietly timeout 60 "$@" -n 2 ./under_mpi
+  quietly timeout 60 "$prefix/bin/tutti-mpirun" --launcher "$1" --table "${@:2}" -n 2 ./under_mpi
+  grep -q '^tutti: calls of 2 ranks of' "$scratch/log" || { cat "$scratch/log"; fail "tutti-mpirun says this"; }
   readelf -d under_mpi | grep -q 'NEEDED.*libtutti_mpi_' || fail "under_mpi has no libtutti_mpi"
   if readelf -d under_mpi_static | grep 'NEEDED.*libtutti'; then fail "tutti::mpi_static is not the archive"; fi
   quietly timeout 60 "$@" -n 2 ./under_mpi_static
@@ -212,12 +216,21 @@ PYTHON
   fi
 fi
 # Public names only, in a version but for Python, which looks for one function.
-for file in $(find "$prefix" -type f -name '*.so*' -not -path '*/softverbs/*'); do  # these: tests/tidy/symbols.sh
+for file in $(find "$prefix" -type f -name '*.so*' -not -path '*/softverbs/*' -not -name libtutti-mpi.so); do  # those: tests/tidy/symbols.sh
   names='(tutti_[a-z_]+|((typeinfo|typeinfo name|vtable) for )?tutti::.*)@@TUTTI_([A-Z]+_)?[0-9.]+'
   [[ $file != *python* ]] || names='PyInit__tutti'
   exported=$(nm -D --defined-only "$file" | grep -v ' A TUTTI_' | c++filt)
   [ -n "$exported" ] || fail "$file exports nothing"
   if grep -vE "^[0-9a-f]+ [A-Z] $names\$" <<<"$exported"; then fail "$file exports these"; fi
+done
+
+# What is loaded into programs of MPI stands in for functions of MPI, and has two names of its own.
+for file in $(find "$prefix" -name libtutti-mpi.so); do
+  exported=$(nm -D --defined-only "$file")
+  grep -q ' T PMPI_Allreduce$' <<<"$exported" || fail "$file does not export PMPI_Allreduce"
+  if grep -vE '^[0-9a-f]+ [TR] (P?MPI_[A-Za-z_]+|tutti_mpi_(calls|interposer))$' <<<"$exported"; then
+    fail "$file exports these"
+  fi
 done
 
 # Fortran over MPI, and the other MPI, by pkg-config and their own compilers.
