@@ -34,7 +34,7 @@ std::uint64_t bytes_of_gap(const plan::LogGP& network);
 /// change any more, and picoseconds would overflow.
 std::uint64_t priced_bytes(std::size_t payload_bytes);
 
-/// That part of a price: price x by / of, rounded down, of what is not negative; at most
+/// A part of a price, price x by / of, rounded down where it is not negative, and at most
 /// plan::Rate::longest.
 plan::Picoseconds scaled(plan::Picoseconds price, std::uint64_t by, std::uint64_t of);
 

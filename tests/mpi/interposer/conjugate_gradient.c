@@ -30,7 +30,7 @@ static void exchange_layers(double* values) {
   MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Of the matrix, 26 is the diagonal, and all neighbours of a point have -1. */
+/* The matrix has 26 on its diagonal, and -1 for each neighbour of a point. */
 static double sum_of_neighbours(const double* values, int point) {
   const int i = point % width, j = point / width % width, k = point / layer;
   double sum = 0;

@@ -1,5 +1,5 @@
-/* A communicator with ranks of another job, who may have been started without tutti: its calls pass.
- * Each rank of the world starts the same program once more, and all meet. */
+/* A communicator with ranks of another job, who may have been started without tutti: its calls
+ * pass. Each rank of the world starts the same program once more, and all meet. */
 #include "check.h"
 
 static void sums(MPI_Comm communicator) {
