@@ -51,6 +51,7 @@ Reason reason_of(Passing passing) {
       return Reason::alone;
     case Passing::switched_off:
       return Reason::switched_off;
+    case Passing::other_worlds:
     case Passing::too_many:
     case Passing::failed:
     case Passing::no:
@@ -74,7 +75,9 @@ bool take(const Call& call, FastWay& last) {
     return false;
   }
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  ProgramCommunicator* const known = interposed.communicator(call.communicator);
+  if (known == nullptr) return leave(Reason::undefined);
+  ProgramCommunicator& communicator = *known;
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   Signature signature = signature_of(call);
   if (signature.is_left) return leave(signature.reason);

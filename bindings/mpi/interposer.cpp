@@ -156,14 +156,15 @@ bool Interposer::calls(std::string_view function, unsigned long long& taken,
   return false;
 }
 
-ProgramCommunicator& Interposer::find_communicator(MPI_Comm handle) {
+ProgramCommunicator* Interposer::find_communicator(MPI_Comm handle) {
   auto found = communicators_.find(handle);
   if (found == communicators_.end()) {
-    own_mpi().Comm_set_attr(handle, keyval_, nullptr);
+    // Without the attribute its end would not be seen, and another one may get its handle.
+    if (own_mpi().Comm_set_attr(handle, keyval_, nullptr) != MPI_SUCCESS) return nullptr;
     found = communicators_.emplace(handle, std::make_unique<ProgramCommunicator>(handle)).first;
   }
   last_found_ = found->second.get();
-  return *last_found_;
+  return last_found_;
 }
 
 void Interposer::forget(MPI_Comm handle) noexcept {

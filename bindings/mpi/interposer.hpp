@@ -60,9 +60,9 @@ class Interposer {
   bool calls(std::string_view function, unsigned long long& taken,
              unsigned long long& passed) const noexcept;
 
-  /// What is known of a communicator; made when it is seen first.
-  ProgramCommunicator& communicator(MPI_Comm handle) {
-    if (last_found_ != nullptr && last_found_->handle() == handle) return *last_found_;
+  /// What is known of a communicator; made when it is seen first.  nullptr if it is none.
+  ProgramCommunicator* communicator(MPI_Comm handle) {
+    if (last_found_ != nullptr && last_found_->handle() == handle) return last_found_;
     return find_communicator(handle);
   }
   /// The program frees it.  Never waits for another rank, which may need this one in MPI first.
@@ -73,7 +73,7 @@ class Interposer {
                       void* target);
 
  private:
-  ProgramCommunicator& find_communicator(MPI_Comm handle);
+  ProgramCommunicator* find_communicator(MPI_Comm handle);
   Context* context() noexcept;
 
   bool takes_calls_ = false;

@@ -23,23 +23,26 @@
 #define TUTTI_MPI_TAKEN_LARGE(X)
 #endif
 // What it calls itself.
-#define TUTTI_MPI_USED(X) \
-  X(Abort)                \
-  X(Allgather)            \
-  X(Comm_create_keyval)   \
-  X(Comm_free_keyval)     \
-  X(Comm_rank)            \
-  X(Comm_set_attr)        \
-  X(Comm_size)            \
-  X(Comm_test_inter)      \
-  X(Iprobe)               \
-  X(Op_commutative)       \
-  X(Pack)                 \
-  X(Query_thread)         \
-  X(Reduce_local)         \
-  X(Type_get_extent)      \
-  X(Type_get_true_extent) \
-  X(Type_size)            \
+#define TUTTI_MPI_USED(X)  \
+  X(Abort)                 \
+  X(Allgather)             \
+  X(Comm_create_keyval)    \
+  X(Comm_free_keyval)      \
+  X(Comm_group)            \
+  X(Comm_rank)             \
+  X(Comm_set_attr)         \
+  X(Comm_size)             \
+  X(Comm_test_inter)       \
+  X(Group_free)            \
+  X(Group_translate_ranks) \
+  X(Iprobe)                \
+  X(Op_commutative)        \
+  X(Pack)                  \
+  X(Query_thread)          \
+  X(Reduce_local)          \
+  X(Type_get_extent)       \
+  X(Type_get_true_extent)  \
+  X(Type_size)             \
   X(Unpack)
 
 namespace tutti::interposer {

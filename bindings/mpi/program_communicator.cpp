@@ -1,6 +1,9 @@
 #include "program_communicator.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
+#include <vector>
 
 #include "communicator_exchange.hpp"
 #include "handles.hpp"
@@ -35,6 +38,21 @@ Operation make(Communicator& communicator, Shape& shape, const void* source, voi
   throw Error(ErrorCode::unsupported, "no such collective");
 }
 
+/// Whether all of its ranks are of this rank's MPI_COMM_WORLD: only these have compared settings.
+bool is_within_world(MPI_Comm handle, int rank_count) {
+  const MpiFunctions& mpi = own_mpi();
+  MPI_Group group{}, world{};
+  mpi.Comm_group(handle, &group);
+  mpi.Comm_group(handles().world, &world);
+  std::vector<int> ranks(static_cast<std::size_t>(rank_count));
+  std::vector<int> in_world(ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  mpi.Group_translate_ranks(group, rank_count, ranks.data(), world, in_world.data());
+  mpi.Group_free(&group);
+  mpi.Group_free(&world);
+  return std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) == in_world.end();
+}
+
 }  // namespace
 
 ProgramCommunicator::ProgramCommunicator(MPI_Comm handle) : handle_(handle) {
@@ -49,6 +67,8 @@ ProgramCommunicator::ProgramCommunicator(MPI_Comm handle) : handle_(handle) {
     passing_ = Passing::intercommunicator;
   else if (rank_count == 1)
     passing_ = Passing::alone;
+  else if (!is_within_world(handle, rank_count))
+    passing_ = Passing::other_worlds;
 }
 
 Shape& ProgramCommunicator::count_call(const ShapeKey& key) {

@@ -34,7 +34,15 @@ inline constexpr std::uint64_t calls_before_operation = 200;
 enum class Vote : std::int32_t { never, later, now };
 
 /// Why the calls of a communicator pass, or no for a reason.
-enum class Passing : std::uint8_t { no, intercommunicator, alone, switched_off, too_many, failed };
+enum class Passing : std::uint8_t {
+  no,
+  intercommunicator,
+  alone,
+  switched_off,
+  other_worlds,
+  too_many,
+  failed
+};
 
 class ProgramCommunicator {
  public:
