@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the interposer costs and brings, for each MPI of which there is a build: two ranks, each on a CPU
-# of its own, in one launch for each MPI (interposed.c).
+# of its own, in one launch for each MPI (mpi_interposed.c).
 #
 # usage: microbench/interposer.sh [BUILD...]     builds of the presets release and release-mpich
 #
