@@ -63,7 +63,9 @@ bool take_slow(const BlockCall& call) {
   };
   if (!interposed.takes_calls()) return leave(interposed.why_not());
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  ProgramCommunicator* const known = interposed.communicator(call.communicator);
+  if (known == nullptr) return leave(Reason::undefined);
+  ProgramCommunicator& communicator = *known;
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   const Place place{static_cast<std::size_t>(communicator.rank()), communicator.rank_count()};
   if (has_root(call.collective) &&

@@ -65,8 +65,9 @@ bool take(const Call& call, FastWay& last) {
     return false;
   }
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = interposed.communicator(call.communicator);
-  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
+  ProgramCommunicator* const known = interposed.communicator(call.communicator);
+  if (known == nullptr) return leave(Reason::undefined);
+  ProgramCommunicator& communicator = *known;
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   Signature signature = signature_of(call);
   if (signature.is_left) return leave(signature.reason);

@@ -192,7 +192,9 @@ bool Interposer::calls(std::string_view function, unsigned long long& taken,
 void Interposer::heed(MPI_Comm handle, MPI_Info info) {
   const MpiFunctions& mpi = own_mpi();
   if (handle == handles().no_comm) return;
-  ProgramCommunicator& which = communicator(handle);
+  ProgramCommunicator* const known = communicator(handle);
+  if (known == nullptr) return;
+  ProgramCommunicator& which = *known;
   if (which.passing() != Passing::no && which.passing() != Passing::switched_off) return;
   char value[8] = "";
   int is_there = 0;
@@ -213,14 +215,15 @@ void Interposer::heed(MPI_Comm handle, MPI_Info info) {
   forget_fast_ways();
 }
 
-ProgramCommunicator& Interposer::find_communicator(MPI_Comm handle) {
+ProgramCommunicator* Interposer::find_communicator(MPI_Comm handle) {
   auto found = communicators_.find(handle);
   if (found == communicators_.end()) {
-    own_mpi().Comm_set_attr(handle, keyval_, nullptr);
+    // Without the attribute its end would not be seen, and another one may get its handle.
+    if (own_mpi().Comm_set_attr(handle, keyval_, nullptr) != MPI_SUCCESS) return nullptr;
     found = communicators_.emplace(handle, std::make_unique<ProgramCommunicator>(handle)).first;
   }
   last_found_ = found->second.get();
-  return *last_found_;
+  return last_found_;
 }
 
 void Interposer::forget(MPI_Comm handle) noexcept {

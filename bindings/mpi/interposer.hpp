@@ -80,9 +80,9 @@ class Interposer {
   /// off is enough.
   void heed(MPI_Comm handle, MPI_Info info);
 
-  /// What is known of a communicator; made when it is seen first.
-  ProgramCommunicator& communicator(MPI_Comm handle) {
-    if (last_found_ != nullptr && last_found_->handle() == handle) return *last_found_;
+  /// What is known of a communicator; made when it is seen first.  nullptr if it is none.
+  ProgramCommunicator* communicator(MPI_Comm handle) {
+    if (last_found_ != nullptr && last_found_->handle() == handle) return last_found_;
     return find_communicator(handle);
   }
   /// The program frees it.  Never waits for another rank, which may need this one in MPI first.
@@ -94,7 +94,7 @@ class Interposer {
   void make_wanted_operations(ProgramCommunicator& communicator);
 
  private:
-  ProgramCommunicator& find_communicator(MPI_Comm handle);
+  ProgramCommunicator* find_communicator(MPI_Comm handle);
   Context* context() noexcept;
   /// Whatever makes operations may adopt the communicator first, as this rank votes.
   template <class Make>

@@ -252,7 +252,9 @@ bool take(const Call& call, MPI_Request* request) {
   if (!interposed.takes_calls()) return leave(interposed.why_not());
   if (!interposed.has_progress()) return leave(Reason::no_progress);
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = interposed.communicator(call.communicator);
+  ProgramCommunicator* const known = interposed.communicator(call.communicator);
+  if (known == nullptr) return leave(Reason::undefined);
+  ProgramCommunicator& communicator = *known;
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   Call like = call;
   like.collective = blocking(call.collective);

@@ -17,7 +17,7 @@ constexpr Timeout between_mpi = std::chrono::microseconds(20);
 
 [[noreturn]] void end_job(const Shape& shape, MPI_Comm handle, Status status) {
   std::fprintf(stderr, "tutti: %s: %s; %s\n", name_of(shape.key.collective), name_of(status),
-               interposer().communicator(handle).failure().text);
+               interposer().communicator(handle)->failure().text);
   own_mpi().Abort(handle, 1);
   std::abort();  // MPI_Abort does not return
 }

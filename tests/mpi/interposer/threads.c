@@ -1,6 +1,7 @@
 /* With MPI_THREAD_MULTIPLE every call is MPI's, and counted; the level that the program asked for
  * is the one that it gets. */
 #include <pthread.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -19,12 +20,8 @@ static void* call_often(void* which) {
   return NULL;
 }
 
-int main(int argument_count, char** arguments) {
-  int provided = -1;
-  MPI_Init_thread(&argument_count, &arguments, MPI_THREAD_MULTIPLE, &provided);
-  CHECK(provided == MPI_THREAD_MULTIPLE, "MPI gives level %d", provided);
+static void many_at_once(void) {
   pthread_t all[threads];
-  for (int i = 0; i < threads; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &communicators[i]);
   for (int i = 0; i < threads; ++i) pthread_create(&all[i], NULL, call_often, &communicators[i]);
   for (int i = 0; i < threads; ++i) pthread_join(all[i], NULL);
   CHECK(calls_taken("MPI_Allreduce") == 0 && calls_taken("MPI_Barrier") == 0, "a call was taken");
@@ -32,6 +29,30 @@ int main(int argument_count, char** arguments) {
         calls_passed("MPI_Allreduce"));
   CHECK(calls_passed("MPI_Barrier") == threads * calls, "%llu barriers were counted",
         calls_passed("MPI_Barrier"));
+}
+
+static void one_after_the_other(void) {
+  for (int i = 0; i < threads; ++i) {
+    pthread_t one;
+    pthread_create(&one, NULL, call_often, &communicators[i / 2]);
+    pthread_join(one, NULL);
+  }
+  CHECK(calls_taken("MPI_Allreduce") > threads * calls - 10, "%llu calls were taken",
+        calls_taken("MPI_Allreduce"));
+}
+
+int main(int argument_count, char** arguments) {
+  CHECK(argument_count == 2, "%d arguments", argument_count);
+  const int is_multiple = strcmp(arguments[1], "multiple") == 0;
+  const int level = is_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
+  int provided = -1;
+  MPI_Init_thread(&argument_count, &arguments, level, &provided);
+  CHECK(provided == level, "MPI gives level %d", provided);
+  for (int i = 0; i < threads; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &communicators[i]);
+  if (is_multiple)
+    many_at_once();
+  else
+    one_after_the_other();
   for (int i = 0; i < threads; ++i) MPI_Comm_free(&communicators[i]);
   MPI_Finalize();
   return 0;
