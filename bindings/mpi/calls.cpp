@@ -68,6 +68,7 @@ bool take(const Call& call, FastWay& last) {
   ProgramCommunicator* const known = interposed.communicator(call.communicator);
   if (known == nullptr) return leave(Reason::undefined);
   ProgramCommunicator& communicator = *known;
+  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   Signature signature = signature_of(call);
   if (signature.is_left) return leave(signature.reason);
