@@ -68,13 +68,13 @@ using Numbers = long long;  // as printf has them
 
 std::string lines_of(const Rows& rows) {
   char line[200];
-  std::snprintf(line, sizeof line, "tutti: %-26s %12s %12s %14s  %s\n", "function", "calls",
+  std::snprintf(line, sizeof line, "tutti: %-24s %12s %12s %14s  %s\n", "function", "calls",
                 "taken", "bytes taken", "left to MPI");
   std::string text = line;
   for (std::size_t i = 0; i < collective_count; ++i) {
     const Row& row = rows[i];
     if (row.calls() == 0) continue;
-    std::snprintf(line, sizeof line, "tutti: %-26s %12lld %12lld %14lld  ",
+    std::snprintf(line, sizeof line, "tutti: %-24s %12lld %12lld %14lld  ",
                   name_of(static_cast<Collective>(i)), static_cast<Numbers>(row.calls()),
                   static_cast<Numbers>(row.taken), static_cast<Numbers>(row.bytes_taken));
     text += line + text_of(row.passed) + "\n";
@@ -100,7 +100,7 @@ std::string lines_of_verification(const Rows& rows) {
 std::string lines_of_report(const Rows& rows, int rank_count) {
   const double second = 1e9 * rank_count;
   char line[300];
-  std::snprintf(line, sizeof line, "tutti: %-26s %12s %14s %11s %12s %11s %11s  %-22s  %s\n",
+  std::snprintf(line, sizeof line, "tutti: %-24s %12s %14s %10s %12s %10s %11s  %-22s  %s\n",
                 "function", "calls", "bytes", "s in MPI", "tutti takes", "s in MPI", "s in tutti",
                 "saves", "left to MPI");
   std::string text = line;
@@ -117,7 +117,7 @@ std::string lines_of_report(const Rows& rows, int rank_count) {
     char saves[60];
     std::snprintf(saves, sizeof saves, "%.3g to %.3g s", saved_least, saved_most);
     std::snprintf(
-        line, sizeof line, "tutti: %-26s %12lld %14lld %11.6f %12lld %11.6f %11.6f  %-22s  ",
+        line, sizeof line, "tutti: %-24s %12lld %14lld %10.6f %12lld %10.6f %11.6f  %-22s  ",
         name_of(static_cast<Collective>(i)), static_cast<Numbers>(row.calls()),
         static_cast<Numbers>(row.bytes_passed), static_cast<double>(sum.in_mpi) / second,
         static_cast<Numbers>(row.passed[would_be_taken]), static_cast<double>(sum.priced) / second,

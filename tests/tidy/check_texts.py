@@ -21,11 +21,11 @@ SETTING = re.compile(r"\bTUTTI_[A-Z0-9_]*[A-Z0-9]\b(?![_*])")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Whose options are checked; what comes before the program in a line belongs to a launcher.
-PROGRAM = re.compile(r"tutti-info (?:plan|settings)\b|tutti-bench\b|tutti-tune\b|tutti-info\b|scripts/[a-z.-]+")
-COMMANDS = ("tutti-bench", "tutti-tune", "tutti-info", "tutti-info plan", "tutti-info settings",
+PROGRAM = re.compile(r"tutti-info (?:plan|settings)\b|tutti-bench\b|tutti-mpirun\b|tutti-tune\b|tutti-info\b|scripts/[a-z.-]+")
+COMMANDS = ("tutti-bench", "tutti-mpirun", "tutti-tune", "tutti-info", "tutti-info plan", "tutti-info settings",
             "scripts/device-tests", "scripts/kernel-verbs", "scripts/test.sh")
 # What runs another program: options after the name of that one are not the script's.
-RUNNERS = ("scripts/softverbs", "scripts/kernel-verbs")
+RUNNERS = ("scripts/softverbs", "scripts/kernel-verbs", "tutti-mpirun")
 
 
 def pages_of(root):
@@ -164,6 +164,8 @@ def help_reader(root, folder):
         if program not in known:
             name, *command = program.split()
             path = root / name if name.startswith("scripts/") else folder / name
+            if name == "tutti-mpirun":  # which a build without MPI does not make
+                path = root / "bindings/mpi/tutti-mpirun.in"
             known[program] = None
             if path.exists():
                 text = subprocess.run([path, *command, "--help"], capture_output=True, text=True,
