@@ -49,8 +49,9 @@ bool is_known_float(const Leaf& leaf) {
 std::string text_of(const Leaf& leaf, const std::byte* from) {
   char text[64];
   if (is_known_float(leaf)) {
-    std::snprintf(text, sizeof text, "%.*Lg", leaf.bytes == sizeof(float) ? 9 : 17,
-                  floating(leaf, from));
+    // So many digits tell any two apart.
+    const int digits = leaf.bytes == sizeof(float) ? 9 : leaf.bytes == sizeof(double) ? 17 : 21;
+    std::snprintf(text, sizeof text, "%.*Lg", digits, floating(leaf, from));
     return text;
   }
   if (leaf.kind == Leaf::Kind::unsigned_integer)

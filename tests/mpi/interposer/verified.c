@@ -19,9 +19,10 @@ static void sums(int call) {
   if (odd) memcpy(all, mine, sizeof all);
   MPI_Allreduce(odd ? MPI_IN_PLACE : mine, all, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   CHECK(all[1] == ranks * (ranks - 1) / 2, "%g", all[1]);
-  float factors[3] = {1.1f, 1.3f, 1e-3f}, product[3];
-  MPI_Allreduce(factors, product, 3, MPI_FLOAT, MPI_PROD, MPI_COMM_WORLD);
-  CHECK(fabsf(product[0] - powf(1.1f, (float)ranks)) < 1e-5f, "%g", (double)product[0]);
+  float factors[16], product[16];
+  for (int i = 0; i < 16; ++i) factors[i] = 1 + 0.137f * (float)(i * (rank + 1));
+  MPI_Allreduce(factors, product, 16, MPI_FLOAT, MPI_PROD, MPI_COMM_WORLD);
+  CHECK(product[0] == 1, "%g", (double)product[0]);
   long double long_mine[2] = {rank + 0.1L, -1}, long_all[2];
   MPI_Allreduce(long_mine, long_all, 2, MPI_LONG_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   CHECK(long_all[1] == -ranks, "%Lg", long_all[1]);
@@ -68,7 +69,18 @@ static void compose(void* left, void* right, int* count, MPI_Datatype* type) {
   }
 }
 
+static void add(void* left, void* right, int* count, MPI_Datatype* type) {
+  (void)type;
+  for (int i = 0; i < *count; ++i) ((double*)right)[i] += ((double*)left)[i];
+}
+
 static void users(void) {
+  MPI_Op sum;
+  MPI_Op_create(add, 1, &sum);
+  double terms[16], total[16];
+  for (int i = 0; i < 16; ++i) terms[i] = 0.1 * i * (rank + 1);
+  MPI_Allreduce(terms, total, 16, MPI_DOUBLE, sum, MPI_COMM_WORLD);
+  MPI_Op_free(&sum);
   MPI_Op op;
   MPI_Datatype type, resized;
   const int lengths[] = {2, 1};
