@@ -62,6 +62,7 @@ bool take_slow(const BlockCall& call) {
     return false;
   };
   if (!interposed.takes_calls()) return leave(interposed.why_not());
+  if (interposed.settings().mode == Mode::verify) return leave(Reason::not_compared);
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator* const known = interposed.communicator(call.communicator);
   if (known == nullptr) return leave(Reason::undefined);

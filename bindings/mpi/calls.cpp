@@ -70,6 +70,8 @@ bool take(const Call& call, FastWay& last) {
   ProgramCommunicator& communicator = *known;
   if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
+  const bool verifies = interposed.settings().mode == Mode::verify;
+  if (verifies && !is_verified(call.collective)) return leave(Reason::not_compared);
   Signature signature = signature_of(call);
   if (signature.is_left) return leave(signature.reason);
   signature.key.collective = call.collective;
@@ -111,18 +113,16 @@ bool take(const Call& call, FastWay& last) {
                     .bytes = signature.bytes,
                     .is_staged = shape.key.bytes() != signature.bytes,
                     .is_root = is_root};
-  const bool both_do_it =
-      interposed.settings().mode == Mode::verify && is_verified(call.collective);
-  const Call own = both_do_it ? verification().begin(call, communicator) : call;
+  const Call own = verifies ? verification().begin(call, communicator) : call;
   if (signature.is_laid_out) {
     ++counts.taken;
     counts.bytes_taken += signature.bytes;
     const Buffers buffers = buffers_of(call.collective, is_root, own.source, own.target);
     run_laid_out(shape, own, buffers.source, buffers.target);
-    return !both_do_it;
+    return !verifies;
   }
   run_call(way, call.collective, own.source, own.target);
-  if (both_do_it) return false;
+  if (verifies) return false;
   if (signature.is_predefined) last = way;
   return true;
 }
@@ -132,9 +132,9 @@ bool take(const Call& call, FastWay& last) {
 Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept {
   if (source == MPI_IN_PLACE) source = target;
   if (collective == Collective::broadcast)
-    return is_root ? Buffers{target, nullptr} : Buffers{nullptr, target};
-  if (collective == Collective::reduce && !is_root) target = nullptr;
-  if (collective == Collective::exscan && is_root) target = nullptr;
+    return is_root ? Buffers{target, no_buffer} : Buffers{no_buffer, target};
+  if (collective == Collective::reduce && !is_root) target = no_buffer;
+  if (collective == Collective::exscan && is_root) target = no_buffer;
   return {source, target};
 }
 

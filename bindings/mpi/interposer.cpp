@@ -83,6 +83,8 @@ const char* name_of(Reason reason) {
       return "MPI calls nobody while it waits";
     case Reason::reported:
       return "TUTTI_MPI=report";
+    case Reason::not_compared:
+      return "not compared by TUTTI_MPI=verify";
   }
   return "";
 }

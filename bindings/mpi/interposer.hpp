@@ -37,8 +37,9 @@ enum class Reason : std::uint8_t {
   counts,         // how much others contribute is known to some ranks alone
   no_progress,    // nonblocking, and MPI would not let tutti go on while it waits
   reported,       // TUTTI_MPI=report: tutti would take it
+  not_compared,   // TUTTI_MPI=verify, which does not know how to compare it
 };
-inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::reported) + 1;
+inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_compared) + 1;
 const char* name_of(Reason reason);
 
 struct CallCounts {

@@ -127,9 +127,9 @@ void start_first(Shape& instance) {
   const bool is_broadcast = request.call.collective == Collective::ibroadcast;
   if (request.is_staged || request.is_laid_out) {
     std::byte* const room_in = room(instance.source, instance.key.bytes());
-    if (in != nullptr && request.is_laid_out)
+    if (in != no_buffer && request.is_laid_out)
       copy_laid_out(request, in, room_in, true);
-    else if (in != nullptr)
+    else if (in != no_buffer)
       std::memcpy(room_in, in, request.bytes);
     in = room_in;
     out = is_broadcast ? room_in : room(instance.target, instance.key.bytes());
@@ -145,7 +145,7 @@ void finish_first(Shape& instance) {
   const std::unique_ptr<Request> request(instance.requests.front());
   instance.requests.erase(instance.requests.begin());
   void* const target = request->buffers.target;
-  if (target != nullptr && (request->is_laid_out || request->is_staged)) {
+  if (target != no_buffer && (request->is_laid_out || request->is_staged)) {
     const bool is_broadcast = request->call.collective == Collective::ibroadcast;
     const std::byte* const out = is_broadcast ? instance.source.data() : instance.target.data();
     if (request->is_laid_out)
@@ -250,6 +250,7 @@ bool take(const Call& call, MPI_Request* request) {
     return false;
   };
   if (!interposed.takes_calls()) return leave(interposed.why_not());
+  if (interposed.settings().mode == Mode::verify) return leave(Reason::not_compared);
   if (!interposed.has_progress()) return leave(Reason::no_progress);
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator* const known = interposed.communicator(call.communicator);

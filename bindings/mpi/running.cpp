@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "elements.hpp"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
 #include "tutti/status.hpp"
@@ -38,25 +39,22 @@ std::byte* room(std::vector<std::byte>& staging, std::size_t bytes) {
 }
 
 void copy_elements(const void* from, void* to, const Call& call, bool from_program, bool packed) {
-  const MpiFunctions& mpi = own_mpi();
-  int bytes = 0;
-  mpi.Type_size(call.type, &bytes);
-  const int count = static_cast<int>(call.count);
-  const int size = bytes * count;
-  std::vector<std::byte> between;
-  std::byte* pack = nullptr;
-  if (!packed) {
-    between.resize(static_cast<std::size_t>(size));
-    pack = between.data();
-  } else {
-    pack = static_cast<std::byte*>(from_program ? to : const_cast<void*>(from));
+  int element_bytes = 0;
+  own_mpi().Type_size(call.type, &element_bytes);
+  const auto count = static_cast<std::size_t>(call.count);
+  const std::size_t bytes = static_cast<std::size_t>(element_bytes) * count;
+  const Elements of_program(from_program ? from : to, count, call.type);
+  if (packed) {
+    if (from_program)
+      of_program.pack(static_cast<std::byte*>(to), bytes, call.communicator);
+    else
+      of_program.unpack(static_cast<const std::byte*>(from), bytes, call.communicator);
+    return;
   }
-  int position = 0;
-  if (from_program || !packed)
-    mpi.Pack(from, count, call.type, pack, size, &position, call.communicator);
-  position = 0;
-  if (!from_program || !packed)
-    mpi.Unpack(pack, size, &position, to, count, call.type, call.communicator);
+  const Elements of_operation(from_program ? to : from, count, call.type);
+  std::vector<std::byte> between(bytes);
+  (from_program ? of_program : of_operation).pack(between.data(), bytes, call.communicator);
+  (from_program ? of_operation : of_program).unpack(between.data(), bytes, call.communicator);
 }
 
 void end_run_slow(Shape& shape, MPI_Comm handle, Status status) noexcept {
@@ -69,18 +67,18 @@ void run_staged(Shape& shape, std::size_t bytes, const void* source, void* targe
   std::byte* const in = room(shape.source, shape.key.bytes());
   std::byte* const out =
       shape.key.collective == Collective::broadcast ? in : room(shape.target, shape.key.bytes());
-  if (source != nullptr) std::memcpy(in, source, bytes);
+  if (source != no_buffer) std::memcpy(in, source, bytes);
   run(shape, in, out, communicator);
-  if (target != nullptr) std::memcpy(target, out, bytes);
+  if (target != no_buffer) std::memcpy(target, out, bytes);
 }
 
 void run_laid_out(Shape& shape, const Call& call, const void* source, void* target) {
   const bool is_packed = shape.key.combining == Combining::none;
   std::byte* const in = room(shape.source, shape.key.bytes());
   std::byte* const out = is_packed ? in : room(shape.target, shape.key.bytes());
-  if (source != nullptr) copy_elements(source, in, call, true, is_packed);
+  if (source != no_buffer) copy_elements(source, in, call, true, is_packed);
   run(shape, in, out, call.communicator);
-  if (target != nullptr) copy_elements(out, target, call, false, is_packed);
+  if (target != no_buffer) copy_elements(out, target, call, false, is_packed);
 }
 
 }  // namespace tutti::interposer

@@ -15,6 +15,10 @@
 
 namespace tutti::interposer {
 
+/// Stands for a buffer that this rank does not have; a null address is one, MPI_BOTTOM.
+inline constexpr char no_buffer_there = 0;
+inline void* const no_buffer = const_cast<char*>(&no_buffer_there);
+
 /// How long a wait looks at its own messages before it lets MPI go on: partners may need this rank
 /// there before they come.
 inline constexpr Timeout before_mpi = std::chrono::microseconds(1);
@@ -34,7 +38,7 @@ inline void run(Shape& shape, const void* source, void* target, MPI_Comm communi
 }
 
 /// The same on buffers of the shape, for calls with fewer elements than the operation.  The first
-/// `bytes` of `source`, unless it is nullptr, are copied before, and those of `target` after.
+/// `bytes` of `source`, unless it is no_buffer, are copied before, and those of `target` after.
 void run_staged(Shape& shape, std::size_t bytes, const void* source, void* target,
                 MPI_Comm communicator) noexcept;
 

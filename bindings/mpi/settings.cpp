@@ -25,7 +25,7 @@ std::optional<std::string_view> value_of(const char* name) {
 
 /// A number with an optional K, M or G behind it.
 template <class Number>
-void read_number(const char* name, Number& result, const char* expected) {
+void read_number(const char* name, Number& result, std::uint64_t greatest, const char* expected) {
   const std::optional<std::string_view> value = value_of(name);
   if (!value) return;
   std::uint64_t number = 0;
@@ -36,8 +36,7 @@ void read_number(const char* name, Number& result, const char* expected) {
   }
   const std::string_view unit = value->substr(i);
   const unsigned shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
-  if (i == 0 || (shift == 0 && !unit.empty()) ||
-      number > std::uint64_t{std::numeric_limits<Number>::max()} >> shift)
+  if (i == 0 || (shift == 0 && !unit.empty()) || number > greatest >> shift)
     refuse(name, *value, expected);
   result = static_cast<Number>(number << shift);
 }
@@ -68,9 +67,11 @@ Settings settings_of_environment() {
     if (found == std::end(every_mode)) refuse("TUTTI_MPI", *mode, "off, on, verify or report");
     settings.mode = *found;
   }
-  read_number("TUTTI_MPI_AFTER", settings.after, "a number of calls, such as 3");
-  read_number("TUTTI_MPI_BYTES", settings.bytes_max, "bytes, such as 64K or 1M");
-  read_number("TUTTI_MPI_COMMUNICATORS", settings.communicators_max, "a number, such as 64");
+  read_number("TUTTI_MPI_AFTER", settings.after, 1'000'000'000, "a number of calls, such as 3");
+  read_number("TUTTI_MPI_BYTES", settings.bytes_max, std::uint64_t{1} << 30,
+              "bytes, such as 64K or 1M, at most 1G");
+  read_number("TUTTI_MPI_COMMUNICATORS", settings.communicators_max, 1'000'000'000,
+              "a number, such as 64");
   if (const auto table = value_of("TUTTI_MPI_TABLE")) {
     if (*table != "0" && *table != "1") refuse("TUTTI_MPI_TABLE", *table, "0 or 1");
     settings.table = *table == "1";

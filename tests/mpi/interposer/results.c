@@ -162,6 +162,25 @@ static void broadcasts(void) {
   MPI_Type_free(&every_other);
 }
 
+/* Buffers whose addresses are in their type. */
+static void broadcasts_from_bottom(void) {
+  double parts[2] = {-1, -1};
+  MPI_Datatype absolute;
+  const int lengths[] = {1, 1};
+  MPI_Aint places[2];
+  MPI_Get_address(&parts[0], &places[0]);
+  MPI_Get_address(&parts[1], &places[1]);
+  MPI_Type_create_hindexed(2, lengths, places, MPI_DOUBLE, &absolute);
+  MPI_Type_commit(&absolute);
+  for (int call = 0; call < calls; ++call) {
+    parts[0] = rank == 0 ? call : -1;
+    parts[1] = rank == 0 ? call + 1 : -1;
+    MPI_Bcast(MPI_BOTTOM, 1, absolute, 0, communicator);
+    CHECK(parts[0] == call && parts[1] == call + 1, "call %d: %g %g", call, parts[0], parts[1]);
+  }
+  MPI_Type_free(&absolute);
+}
+
 static void reduces(void) {
   for (int root = 0; root < ranks; ++root)
     for (int call = 0; call < 2 * calls; ++call) {
@@ -225,6 +244,7 @@ static void all_of_it(MPI_Comm which) {
   other_operators();
   users_operators();
   broadcasts();
+  broadcasts_from_bottom();
   reduces();
   sizes();
   beside();
