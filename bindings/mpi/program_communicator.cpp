@@ -20,12 +20,11 @@ namespace {
 
 Operation make(Communicator& communicator, Shape& shape, const void* source, void* target) {
   const ShapeKey& key = shape.key;
-  if (source != target && key.collective != Collective::broadcast) {
-    // The operation may have more elements than the call, whose buffers may then overlap.  They are
-    // only compared here: each call brings its own.
-    source = reinterpret_cast<const void*>(buffers_apart);
-    target = reinterpret_cast<void*>(2 * buffers_apart);
-  }
+  // The operation may have more elements than the call, whose buffers may then overlap, and a null
+  // address is MPI_BOTTOM.  Addresses are only compared here: each call brings its own.
+  const bool is_one = source == target || key.collective == Collective::broadcast;
+  source = reinterpret_cast<const void*>(buffers_apart);
+  target = reinterpret_cast<void*>(is_one ? buffers_apart : 2 * buffers_apart);
   switch (key.collective) {
     case Collective::barrier:
     case Collective::ibarrier:
