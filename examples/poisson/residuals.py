@@ -69,7 +69,7 @@ def main(arguments):
                 f'stroke-dasharray="{DASHES.get(solver, "2 2")}"')
         path = " ".join(f"{x_of(time):.1f},{y_of(residual):.1f}" for time, residual in line)
         svg.append(f'<polyline points="{path}" fill="none" {look}/>')
-        x, y = LEFT + WIDTH - 270, TOP + 14 + 16 * number
+        x, y = LEFT + WIDTH - 300, TOP + 14 + 16 * number
         svg.append(f'<line x1="{x}" x2="{x + 28}" y1="{y - 4}" y2="{y - 4}" {look}/>')
         svg.append(f'<text x="{x + 36}" y="{y}">{solver}, {communication}: {len(line) - 1} iterations in '
                    f"{line[-1][0]:.3g} ms</text>")
