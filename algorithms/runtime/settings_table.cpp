@@ -168,7 +168,8 @@ constexpr Setting table[] = {
     {mpi_programs, "TUTTI_MPI_AFTER", "a number", "3",
      "How many calls of a kind are left to MPI before tutti makes an operation for them.",
      "Calls of one collective with one operator, type, size and root on one communicator are of a "
-     "kind. Small payloads count as if they were as long as the next power of two."},
+     "kind. Small payloads count as if they were as long as the next power of two. After the first "
+     "32 communicators of a process, others need 1,000 calls."},
     {mpi_programs, "TUTTI_MPI_BYTES", "bytes, e.g. 64K, up to 1G", "1M",
      "Up to how many bytes a call is taken.",
      "Where each rank has a block, as in an allgather, the blocks of all ranks are counted."},
