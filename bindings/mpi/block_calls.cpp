@@ -58,15 +58,18 @@ bool take_slow(const BlockCall& call) {
   Interposer& interposed = interposer();
   CallCounts& counts = interposed.counts(call.collective);
   const auto leave = [&](Reason reason) {
-    ++counts.passed[static_cast<std::size_t>(reason)];
+    counts.pass(reason);
     return false;
   };
+  if (interposed.reports()) return leave(Reason::not_timed);
   if (!interposed.takes_calls()) return leave(interposed.why_not());
   if (interposed.settings().mode == Mode::verify) return leave(Reason::not_compared);
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator* const known = interposed.communicator(call.communicator);
   if (known == nullptr) return leave(Reason::undefined);
   ProgramCommunicator& communicator = *known;
+  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
+  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   const Place place{static_cast<std::size_t>(communicator.rank()), communicator.rank_count()};
   if (has_root(call.collective) &&
@@ -82,7 +85,7 @@ bool take_slow(const BlockCall& call) {
     if (shape.is_refused) return leave(Reason::refused);
     if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
     shape.blocks = signature.blocks;
-    interposed.make_operation(communicator, shape, nullptr, nullptr);
+    interposed.make_operation(communicator, shape, true);
     if (!shape.operation) {
       if (shape.is_refused) return leave(Reason::refused);
       return leave(communicator.passing() == Passing::no ? Reason::first_calls
@@ -102,8 +105,9 @@ bool take_slow(const BlockCall& call) {
 bool take_blocks(const BlockCall& call) noexcept {
   const FastBlocks& last = last_way(call.collective);
   if (matches(last, call)) [[likely]] {
-    last.way.shape->count_call();
-    run_call(call, last.way);
+    const BlockWay way = last.way;  // which may be forgotten while MPI goes on
+    way.shape->count_call();
+    run_call(call, way);
     return true;
   }
   return take_slow(call);
@@ -203,8 +207,8 @@ bool take_reduce_scatter_block(const void* source, void* target, std::int64_t co
 
 bool leave_unknown_counts(Collective collective) noexcept {
   Interposer& interposed = interposer();
-  const Reason reason = interposed.takes_calls() ? Reason::counts : interposed.why_not();
-  ++interposed.counts(collective).passed[static_cast<std::size_t>(reason)];
+  const bool is_looked_at = interposed.takes_calls() || interposed.reports();
+  interposed.counts(collective).pass(is_looked_at ? Reason::counts : interposed.why_not());
   return false;
 }
 

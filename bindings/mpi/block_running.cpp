@@ -12,11 +12,6 @@
 namespace tutti::interposer {
 namespace {
 
-std::byte* room(std::vector<std::byte>& staging, std::size_t bytes) {
-  if (staging.size() < bytes) staging.resize(bytes);
-  return staging.data();
-}
-
 /// Where the element is that lies so many elements behind the one at `address`.
 const void* moved(const void* address, std::int64_t elements, MPI_Datatype type) {
   MPI_Aint lower = 0, extent = 0;

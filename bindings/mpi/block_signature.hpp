@@ -58,10 +58,6 @@ struct BlockCall {
   MPI_Op op{};
   int root = 0;
   MPI_Comm communicator{};
-
-  bool is_in_place() const noexcept {
-    return source.address == MPI_IN_PLACE || target.address == MPI_IN_PLACE;
-  }
 };
 
 /// A rank among the ranks of its communicator.

@@ -1,7 +1,5 @@
 #include "calls.hpp"
 
-#include <atomic>
-
 #include "block_calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
@@ -51,23 +49,19 @@ bool take(const Call& call, FastWay& last) {
   Interposer& interposed = interposer();
   CallCounts& counts = interposed.counts(call.collective);
   const auto leave = [&](Reason reason) {
-    ++counts.passed[static_cast<std::size_t>(reason)];
+    counts.pass(reason);
     if (interposed.reports()) {
       counts.bytes_passed += payload_of(call);
       report().watch(call.collective);
     }
     return false;
   };
-  if (!interposed.takes_calls() && !interposed.reports()) {
-    // Threads may come here at the same time, and nowhere else.
-    std::atomic_ref(counts.passed[static_cast<std::size_t>(interposed.why_not())])
-        .fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
+  if (!interposed.takes_calls() && !interposed.reports()) return leave(interposed.why_not());
   if (call.communicator == handles().no_comm) return leave(Reason::undefined);
   ProgramCommunicator* const known = interposed.communicator(call.communicator);
   if (known == nullptr) return leave(Reason::undefined);
   ProgramCommunicator& communicator = *known;
+  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
   if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
   const bool verifies = interposed.settings().mode == Mode::verify;
@@ -93,8 +87,8 @@ bool take(const Call& call, FastWay& last) {
   if (!shape.operation) {
     if (shape.is_refused) return leave(Reason::refused);
     if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
-    const void* const source = call.source == MPI_IN_PLACE ? call.target : call.source;
-    interposed.make_operation(communicator, shape, source, call.target);
+    interposed.make_operation(communicator, shape,
+                              call.source == MPI_IN_PLACE || call.source == call.target);
     if (!shape.operation) {
       if (shape.is_refused) return leave(Reason::refused);
       return leave(communicator.passing() == Passing::no ? Reason::first_calls

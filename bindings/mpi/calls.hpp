@@ -90,13 +90,11 @@ Reason reason_of(Passing passing);
 /// The arguments of the last calls are remembered with their operations, which may go now.
 void forget_fast_ways() noexcept;
 
-/// What of the program's buffers this rank reads, and what it writes; nullptr for nothing.
+/// What of the program's buffers this rank reads, and what it writes; no_buffer for nothing.
 struct Buffers {
   const void* source;
   void* target;
 };
 Buffers buffers_of(Collective collective, bool is_root, const void* source, void* target) noexcept;
-
-Reason reason_of(Passing passing);
 
 }  // namespace tutti::interposer

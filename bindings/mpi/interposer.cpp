@@ -85,6 +85,8 @@ const char* name_of(Reason reason) {
       return "TUTTI_MPI=report";
     case Reason::not_compared:
       return "not compared by TUTTI_MPI=verify";
+    case Reason::not_timed:
+      return "not timed by TUTTI_MPI=report";
   }
   return "";
 }
@@ -146,16 +148,17 @@ void Interposer::begin() {
     why_not_ = Reason::off;
     return;
   }
+  // Ranks may have asked for different levels.
   int provided = MPI_THREAD_SINGLE;
   mpi.Query_thread(&provided);
-  if (provided == MPI_THREAD_MULTIPLE) {
+  const int here[2] = {provided != MPI_THREAD_MULTIPLE, has_progress_hook()};
+  int everywhere[2] = {};
+  mpi.Allreduce(here, everywhere, 2, handles().int32, handles().min, handles().world);
+  if (everywhere[0] == 0) {
     why_not_ = Reason::threads;
     return;
   }
-  int has_hook = has_progress_hook() ? 1 : 0;
-  int all_have = 0;
-  mpi.Allreduce(&has_hook, &all_have, 1, handles().int32, handles().min, handles().world);
-  has_progress_ = all_have != 0;
+  has_progress_ = everywhere[1] != 0;
   mpi.Comm_create_keyval(do_not_copy, forget_communicator, &keyval_, nullptr);
   takes_calls_ = settings_.mode != Mode::report;
   if (takes_calls_) return;
@@ -236,22 +239,25 @@ void Interposer::forget(MPI_Comm handle) noexcept {
   std::unique_ptr<ProgramCommunicator> communicator = std::move(found->second);
   if (communicator->is_adopted()) --adopted_;
   communicators_.erase(found);
-  if (communicator->calls_in_flight > 0) {
+  for (std::unique_ptr<ProgramCommunicator>& kept : kept_without_calls()) retire(std::move(kept));
+  if (communicator->calls_in_flight > 0)
     keep_while_in_flight(std::move(communicator));
-  } else if (communicator->is_adopted()) {
-    // A communicator of tutti ends when its peers have read everything.  These have read by the
-    // time that a few more are freed.
-    communicator->drop_operations();
-    freed_.push_back(std::move(communicator));
-    if (freed_.size() > freed_max) freed_.pop_front();
-  }
+  else if (communicator->is_adopted())
+    retire(std::move(communicator));
 }
 
-void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape, const void* source,
-                                void* target) {
+// A communicator of tutti ends when its peers have read everything.  These have read by the time
+// that a few more are freed.
+void Interposer::retire(std::unique_ptr<ProgramCommunicator> communicator) noexcept {
+  communicator->drop_operations();
+  freed_.push_back(std::move(communicator));
+  if (freed_.size() > freed_max) freed_.pop_front();
+}
+
+void Interposer::make_operation(ProgramCommunicator& communicator, Shape& shape, bool is_in_place) {
   forget_fast_ways();  // an operation may go
   adopt_and_make(communicator, [&](Vote vote) {
-    communicator.make_operation(shape, context(), vote, source, target);
+    communicator.make_operation(shape, context(), vote, is_in_place);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -38,14 +39,21 @@ enum class Reason : std::uint8_t {
   no_progress,    // nonblocking, and MPI would not let tutti go on while it waits
   reported,       // TUTTI_MPI=report: tutti would take it
   not_compared,   // TUTTI_MPI=verify, which does not know how to compare it
+  not_timed,      // TUTTI_MPI=report, which does not look at it
 };
-inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_compared) + 1;
+inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_timed) + 1;
 const char* name_of(Reason reason);
 
 struct CallCounts {
   std::uint64_t taken = 0;
   std::uint64_t bytes_taken = 0;
   std::array<std::uint64_t, reason_count> passed = {};
+
+  /// Threads may come here at the same time, with MPI_THREAD_MULTIPLE.
+  void pass(Reason reason) noexcept {
+    std::atomic_ref(passed[static_cast<std::size_t>(reason)])
+        .fetch_add(1, std::memory_order_relaxed);
+  }
   std::uint64_t bytes_passed = 0;  // counted by report alone
   std::uint64_t differences = 0;   // calls that were found to differ from MPI's, by verify
   std::uint64_t not_compared = 0;  // calls of which verify does not know the type
@@ -90,13 +98,13 @@ class Interposer {
   void forget(MPI_Comm handle) noexcept;
 
   /// As ProgramCommunicator::make_operation.
-  void make_operation(ProgramCommunicator& communicator, Shape& shape, const void* source,
-                      void* target);
+  void make_operation(ProgramCommunicator& communicator, Shape& shape, bool is_in_place);
   void make_wanted_operations(ProgramCommunicator& communicator);
 
  private:
   ProgramCommunicator* find_communicator(MPI_Comm handle);
   Context* context() noexcept;
+  void retire(std::unique_ptr<ProgramCommunicator> communicator) noexcept;
   /// Whatever makes operations may adopt the communicator first, as this rank votes.
   template <class Make>
   void adopt_and_make(ProgramCommunicator& communicator, Make&& make);

@@ -77,7 +77,6 @@
   X(Group_free)            \
   X(Group_translate_ranks) \
   X(Info_get)              \
-  X(Iprobe)                \
   X(Op_commutative)        \
   X(Pack)                  \
   X(Query_thread)          \

@@ -18,13 +18,12 @@
 namespace tutti::interposer {
 namespace {
 
-Operation make(Communicator& communicator, Shape& shape, const void* source, void* target) {
+Operation make(Communicator& communicator, Shape& shape, bool is_in_place) {
   const ShapeKey& key = shape.key;
-  // The operation may have more elements than the call, whose buffers may then overlap, and a null
-  // address is MPI_BOTTOM.  Addresses are only compared here: each call brings its own.
-  const bool is_one = source == target || key.collective == Collective::broadcast;
-  source = reinterpret_cast<const void*>(buffers_apart);
-  target = reinterpret_cast<void*>(is_one ? buffers_apart : 2 * buffers_apart);
+  // The program's buffers come with each call.  They may overlap where the operation has more
+  // elements, and a null address is MPI_BOTTOM; here addresses are only compared.
+  const void* const source = reinterpret_cast<const void*>(buffers_apart);
+  void* const target = reinterpret_cast<void*>(is_in_place ? buffers_apart : 2 * buffers_apart);
   switch (key.collective) {
     case Collective::barrier:
     case Collective::ibarrier:
@@ -129,12 +128,12 @@ bool ProgramCommunicator::is_due(const Shape& shape, std::uint32_t after) const 
 }
 
 void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vote,
-                                         const void* source, void* target) {
+                                         bool is_in_place) {
   if (!communicator_) adopt(context, vote);
   if (!communicator_) return;
   drop_the_oldest(1, shape);
   try_to_make(shape, [&] {
-    shape.operation.emplace(make(*communicator_, shape, source, target));
+    shape.operation.emplace(make(*communicator_, shape, is_in_place));
     shape.last_source = shape.last_target = nullptr;
     ++operations_;
     ++operations_made_;
@@ -142,7 +141,8 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vo
 }
 
 void ProgramCommunicator::want_operations(Shape& shape) {
-  if (shape.is_wanted) return;
+  // All are made at once; what has no room is wanted again later.
+  if (shape.is_wanted || wanted_.size() >= operations_max / instances_max) return;
   shape.is_wanted = true;
   wanted_.push_back(&shape);
 }
@@ -155,14 +155,11 @@ void ProgramCommunicator::make_wanted_operations(Context* context, Vote vote) {
     drop_the_oldest(instances_max, *shape);
     try_to_make(*shape, [&] {
       std::vector<std::unique_ptr<Shape>> instances;
-      // The program's buffers come with each call.
-      std::vector<std::byte> source(shape->key.bytes()), target(shape->key.bytes());
       for (std::size_t i = 0; i < instances_max; ++i) {
         Shape& instance =
             *instances.emplace_back(std::make_unique<Shape>(shape->key, shape->all_calls));
-        const bool is_moved = shape->key.combining == Combining::none;
-        instance.operation.emplace(make(*communicator_, instance, source.data(),
-                                        is_moved ? source.data() : target.data()));
+        const bool is_in_place = shape->key.combining == Combining::none;
+        instance.operation.emplace(make(*communicator_, instance, is_in_place));
       }
       shape->instances = std::move(instances);
       operations_ += instances_max;

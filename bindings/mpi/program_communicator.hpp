@@ -76,10 +76,10 @@ class ProgramCommunicator {
   /// Whether enough calls were made for an operation of this shape; `after` are the least.
   bool is_due(const Shape& shape, std::uint32_t after) const noexcept;
 
-  /// Makes the shape's operation, if it has none and can have one, for the buffers of the call that
-  /// needs it.  Collective: all ranks are in the same blocking call.  `context` may be nullptr if
-  /// the vote is never.
-  void make_operation(Shape& shape, Context* context, Vote vote, const void* source, void* target);
+  /// Makes the shape's operation, if it has none and can have one, for calls that are in place or
+  /// not.  Collective: all ranks are in the same blocking call.  `context` may be nullptr if the
+  /// vote is never.
+  void make_operation(Shape& shape, Context* context, Vote vote, bool is_in_place);
 
   /// The program makes no more calls.  Never waits, as the end of an adopted communicator may.
   void drop_operations() noexcept { shapes_.clear(); }

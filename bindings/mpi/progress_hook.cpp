@@ -1,5 +1,7 @@
 #include "progress_hook.hpp"
 
+#include <dlfcn.h>
+
 #include <mpi.h>
 
 #include "loaded_mpi.hpp"
@@ -52,7 +54,15 @@ using WorkerProgress = unsigned (*)(void* worker);
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) unsigned ucp_worker_progress(void* worker) {
-  static const auto next = reinterpret_cast<WorkerProgress>(function_of_mpi("ucp_worker_progress"));
+  static const auto next = [] {
+    void* found = function_of_mpi("ucp_worker_progress");
+    if (found == nullptr) {  // a program without MPI that has opened UCX for itself
+      void* const library = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD);
+      if (library != nullptr) found = dlsym(library, "ucp_worker_progress");
+    }
+    return reinterpret_cast<WorkerProgress>(found);
+  }();
+  if (next == nullptr) return 0;
   ++looks;
   const unsigned events = next(worker);
   if (hooked != nullptr) hooked();

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "calls.hpp"
@@ -246,9 +247,10 @@ bool take(const Call& call, MPI_Request* request) {
   Interposer& interposed = interposer();
   CallCounts& counts = interposed.counts(call.collective);
   const auto leave = [&](Reason reason) {
-    ++counts.passed[static_cast<std::size_t>(reason)];
+    counts.pass(reason);
     return false;
   };
+  if (interposed.reports()) return leave(Reason::not_timed);
   if (!interposed.takes_calls()) return leave(interposed.why_not());
   if (interposed.settings().mode == Mode::verify) return leave(Reason::not_compared);
   if (!interposed.has_progress()) return leave(Reason::no_progress);
@@ -384,9 +386,17 @@ void complete_requests(const Shape& instance) noexcept {
 }
 
 void keep_while_in_flight(std::unique_ptr<ProgramCommunicator> communicator) {
+  requests().kept.push_back(std::move(communicator));
+}
+
+std::vector<std::unique_ptr<ProgramCommunicator>> kept_without_calls() {
   std::vector<std::unique_ptr<ProgramCommunicator>>& kept = requests().kept;
-  std::erase_if(kept, [](const auto& one) { return one->calls_in_flight == 0; });
-  if (communicator->calls_in_flight > 0) kept.push_back(std::move(communicator));
+  const auto end = std::partition(kept.begin(), kept.end(),
+                                  [](const auto& one) { return one->calls_in_flight > 0; });
+  std::vector<std::unique_ptr<ProgramCommunicator>> without(std::make_move_iterator(end),
+                                                            std::make_move_iterator(kept.end()));
+  kept.erase(end, kept.end());
+  return without;
 }
 
 void end_requests() noexcept {

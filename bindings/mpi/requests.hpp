@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "program_communicator.hpp"
 
@@ -38,6 +39,8 @@ void complete_requests(const Shape& instance) noexcept;
 
 /// The program has freed the communicator; its calls in flight go on, and it goes after them.
 void keep_while_in_flight(std::unique_ptr<ProgramCommunicator> communicator);
+/// Those of them whose calls are done, which it keeps no longer.
+std::vector<std::unique_ptr<ProgramCommunicator>> kept_without_calls();
 
 /// MPI is about to be finalised, and all ranks are here: completes what can be completed within a
 /// second, and lets the communicators go that were kept.

@@ -8,7 +8,7 @@
 namespace tutti::interposer {
 
 enum class Mode : std::uint8_t {
-  off,     // every call passes, and nothing is counted
+  off,     // every call passes
   on,      // calls are taken where that can be done
   verify,  // as on, and MPI does each taken call as well; results are compared
   report,  // every call passes, and is counted and timed

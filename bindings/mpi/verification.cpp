@@ -9,6 +9,7 @@
 #include <string>
 
 #include "after_call.hpp"
+#include "elements.hpp"
 #include "handles.hpp"
 #include "loaded_mpi.hpp"
 #include "predefined.hpp"
@@ -74,12 +75,12 @@ std::string text_of(const Leaf& leaf, const std::byte* from) {
 
 /// The elements of a call without gaps.
 std::vector<std::byte> packed(const void* buffer, const Call& call) {
-  int bytes = 0, position = 0;
+  int bytes = 0;
   own_mpi().Type_size(call.type, &bytes);
   std::vector<std::byte> all(static_cast<std::size_t>(bytes) *
                              static_cast<std::size_t>(call.count));
-  own_mpi().Pack(buffer, static_cast<int>(call.count), call.type, all.data(),
-                 static_cast<int>(all.size()), &position, call.communicator);
+  const Elements elements(buffer, static_cast<std::size_t>(call.count), call.type);
+  elements.pack(all.data(), all.size(), call.communicator);
   return all;
 }
 
@@ -156,6 +157,16 @@ Call Verification::begin(const Call& call, ProgramCommunicator& communicator) {
   if (own.source == MPI_IN_PLACE) own.source = call.target;
   if (call.collective != Collective::broadcast) add_magnitudes(own.source);
   if (!writes_) return own;
+  if (call.collective == Collective::broadcast) {
+    // Its elements may lie anywhere in memory.
+    int bytes = 0;
+    own_mpi().Type_size(call.type, &bytes);
+    own.count = bytes * call.count;
+    own.type = handles().byte;
+    storage_.assign(static_cast<std::size_t>(own.count), std::byte{});
+    own.target = storage_.data();
+    return own;
+  }
   // From the first byte of an element to the last one of another.
   MPI_Aint lower = 0, extent = 0, true_lower = 0, true_extent = 0;
   own_mpi().Type_get_extent(call.type, &lower, &extent);
@@ -193,7 +204,9 @@ void Verification::compare() {
     ++interposer().counts(call_.collective).not_compared;
     return;
   }
-  const std::vector<std::byte> own = packed(own_, call_), of_mpi = packed(call_.target, call_);
+  const bool is_moved = call_.collective == Collective::broadcast;
+  const std::vector<std::byte> own = is_moved ? storage_ : packed(own_, call_),
+                               of_mpi = packed(call_.target, call_);
   const Tolerance tolerance = tolerance_of(call_, rank_count_);
   const std::size_t bytes = own.size() / static_cast<std::size_t>(call_.count);
   for (std::int64_t element = 0; element < call_.count; ++element) {
