@@ -14,20 +14,18 @@ namespace {
 
 /// The library of MPI, where a program has opened it for itself (RTLD_LOCAL), as interpreters do.
 void* opened_library() {
-  static void* const library = [] {
-    void* found = nullptr;
-    dl_iterate_phdr(
-        [](dl_phdr_info* object, std::size_t, void* result) {
-          const char* const slash = std::strrchr(object->dlpi_name, '/');
-          const char* const file = slash == nullptr ? object->dlpi_name : slash + 1;
-          if (std::strncmp(file, "libmpi.so", 9) != 0 && std::strncmp(file, "libmpich.so", 11) != 0)
-            return 0;
-          *static_cast<void**>(result) = dlopen(object->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-          return 1;
-        },
-        &found);
-    return found;
-  }();
+  static void* library = nullptr;
+  if (library != nullptr) return library;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* result) {
+        const char* const slash = std::strrchr(object->dlpi_name, '/');
+        const char* const file = slash == nullptr ? object->dlpi_name : slash + 1;
+        if (std::strncmp(file, "libmpi.so", 9) != 0 && std::strncmp(file, "libmpich.so", 11) != 0)
+          return 0;
+        *static_cast<void**>(result) = dlopen(object->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+        return 1;
+      },
+      &library);
   return library;
 }
 
