@@ -149,7 +149,7 @@ void run_reduce_scatter(const BlockWay& way, const BlockCall& call) {
   run(shape, in, out, call.communicator);
   if (way.uses_target) return;
   if (way.uses_source) {
-    std::memcpy(target, out, own_bytes);
+    if (own_bytes > 0) std::memcpy(target, out, own_bytes);  // a rank without a block has none
     return;
   }
   const std::size_t bytes = size_of(type, own_count);

@@ -245,7 +245,9 @@ static void reused_handles(int disconnect) {
     CHECK(communicator == MPI_COMM_NULL, "it was not freed");
     if (other != MPI_COMM_NULL) MPI_Comm_free(&other);
   }
-  CHECK(reused > 0 || is_slow, "no handle was used again");
+  /* The address sanitizer keeps what was freed. */
+  CHECK(reused > 0 || is_slow || dlsym(RTLD_DEFAULT, "__asan_init") != NULL,
+        "no handle was used again");
 }
 
 /* A rank leaves the broadcast, and frees the communicator, before the others come.  They wait for a
