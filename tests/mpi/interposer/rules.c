@@ -250,7 +250,8 @@ static void reused_handles(int disconnect) {
     CHECK(communicator == MPI_COMM_NULL, "it was not freed");
     if (other != MPI_COMM_NULL) MPI_Comm_free(&other);
   }
-  CHECK(reused > 0 || is_slow || keeps_what_is_freed(), "no handle was used again");
+  /* It is up to MPI's memory whether this was looked at. */
+  if (reused == 0 && rank_in(MPI_COMM_WORLD) == 0) printf("no handle was used again\n");
 }
 
 /* A rank leaves the broadcast, and frees the communicator, before the others come.  They wait for a
