@@ -1,4 +1,4 @@
-// What is to be done when MPI has done a call that was left to it: report and verify ask for it,
+// A function is called when MPI has done a call that was left to it: report and verify ask for it,
 // once for each call.
 #pragma once
 

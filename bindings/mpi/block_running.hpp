@@ -16,7 +16,7 @@ namespace tutti::interposer {
 /// The operation of a shape with blocks.
 Operation make_block_operation(Communicator& communicator, Shape& shape);
 
-/// What is known of a call before its buffers are.
+/// This holds all that is known of a call but its buffers.
 struct BlockWay {
   Shape* shape = nullptr;
   Place place = {};

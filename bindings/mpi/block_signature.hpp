@@ -66,7 +66,7 @@ struct Place {
   std::size_t rank_count;
 };
 
-/// What is taken of a call, or why it is not.
+/// This says what is taken of a call, or why it is left.
 struct BlockSignature {
   ShapeKey key = {};
   std::vector<std::size_t> blocks = {};  // as Shape::blocks

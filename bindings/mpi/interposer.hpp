@@ -89,7 +89,8 @@ class Interposer {
   /// off is enough.
   void heed(MPI_Comm handle, MPI_Info info);
 
-  /// What is known of a communicator; made when it is seen first.  nullptr if it is none.
+  /// Returns what is known of a communicator, which begins when it is seen first; nullptr if it is
+  /// none.
   ProgramCommunicator* communicator(MPI_Comm handle) {
     if (last_found_ != nullptr && last_found_->handle() == handle) return last_found_;
     return find_communicator(handle);

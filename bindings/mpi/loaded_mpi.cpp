@@ -48,7 +48,7 @@ void* required_symbol(const char* name) {
   return address;
 }
 
-/// Of a prefix: "MPI_" or "PMPI_".
+/// Finds the functions of a prefix: "MPI_" or "PMPI_".
 MpiFunctions functions_of(const char* prefix) {
   char whole[64];
   const auto named = [&](const char* name) {

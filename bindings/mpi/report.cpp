@@ -102,7 +102,7 @@ std::size_t Report::nodes_of(MPI_Comm communicator, std::uint32_t rank_count) {
   mpi.Group_free(&world);
   std::vector<std::uint32_t> node_of(rank_count);
   for (std::uint32_t i = 0; i < rank_count; ++i) {
-    // Whoever is not of the world, because it was spawned, is taken to be a node of its own.
+    // A spawned rank, which is not of the world, is taken to be a node of its own.
     const bool is_of_world =
         of_world[i] >= 0 && static_cast<std::size_t>(of_world[i]) < node_of_world_.size();
     node_of[i] = is_of_world ? node_of_world_[static_cast<std::size_t>(of_world[i])]

@@ -20,7 +20,7 @@ namespace tutti::interposer {
 /// What a rank has seen of a collective; times in nanoseconds.
 struct Reported {
   std::int64_t in_mpi = 0;
-  /// Of the calls that tutti would take, and for which it has a price.
+  /// It covers the calls that tutti would take, and for which it has a price.
   std::int64_t priced_calls = 0;
   std::int64_t priced = 0;    // in MPI
   std::int64_t expected = 0;  // of tutti

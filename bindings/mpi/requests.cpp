@@ -407,7 +407,7 @@ void end_requests() noexcept {
     progress_requests();
   }
   own_mpi().Barrier(handles().world);
-  // What is left cannot be done: a rank has not called it.
+  // The calls that are left cannot be done: a rank has not made them.
   requests().in_flight.clear();
   requests().kept.clear();
 }

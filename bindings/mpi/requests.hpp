@@ -39,7 +39,7 @@ void complete_requests(const Shape& instance) noexcept;
 
 /// The program has freed the communicator; its calls in flight go on, and it goes after them.
 void keep_while_in_flight(std::unique_ptr<ProgramCommunicator> communicator);
-/// Those of them whose calls are done, which it keeps no longer.
+/// Returns the kept communicators whose calls are done, and keeps them no longer.
 std::vector<std::unique_ptr<ProgramCommunicator>> kept_without_calls();
 
 /// MPI is about to be finalised, and all ranks are here: completes what can be completed within a

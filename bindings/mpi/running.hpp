@@ -37,7 +37,7 @@ inline void run(Shape& shape, const void* source, void* target, MPI_Comm communi
     end_run_slow(shape, communicator, status);
 }
 
-/// The same on buffers of the shape, for calls with fewer elements than the operation.  The first
+/// Runs it on buffers of the shape, for calls with fewer elements than the operation.  The first
 /// `bytes` of `source`, unless it is no_buffer, are copied before, and those of `target` after.
 void run_staged(Shape& shape, std::size_t bytes, const void* source, void* target,
                 MPI_Comm communicator) noexcept;

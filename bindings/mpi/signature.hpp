@@ -23,7 +23,7 @@ struct Call {
   MPI_Comm communicator{};
 };
 
-/// What is taken of a call, or why it is not.
+/// This says what is taken of a call, or why it is left.
 struct Signature {
   ShapeKey key = {};
   std::size_t bytes = 0;       // of the call's payload, without gaps
