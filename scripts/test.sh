@@ -81,25 +81,37 @@ tidy() {
     grep -vxF verbs/soft/absent.cpp | xargs tests/tidy/clang_tidy.py build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2 || tail -n 20 build/clang-tidy.log >&2; return 1; }
 }
-# Ratios against the tripwires of microbench/targets.txt, best of three each: what one neighbour on the
-# machine costs should not fail.
+# held COMMAND...: whether COMMAND keeps its tripwires.  A command measures three times before it says
+# that one is missed.  It is then run again after half a minute, and after another minute, because a
+# host may keep the two CPUs far apart, or a neighbour busy, for some time.  What is missed each time
+# stands in the last line of the summary.
+held() {
+  local log=build/performance.log pause
+  for pause in 0 30 60; do
+    sleep $pause
+    "$@" 2>&1 | tee "$log" && return
+  done
+  missed+=("$(grep 'NOT met' "$log" | tr -s ' ' | paste -sd';')")
+  return 1
+}
+# Ratios against the tripwires of microbench/targets.txt and soft_device.py.
 performance() {
   if [ "$(nproc)" -lt 2 ]; then
     echo "skipped: needs two CPUs"
     return
   fi
-  local launch=(timeout 120 mpirun.openmpi --oversubscribe) status=0 notify
+  local launch=(timeout 120 mpirun.openmpi --oversubscribe) status=0 notify missed=()
   [ "$(id -u)" -ne 0 ] || launch+=(--allow-run-as-root)
-  local bench=(-n 2 build/release/bin/tutti-bench) held=(--brief --iterations 2000 --tripwire
-    --expect microbench/targets.txt)
-  "${launch[@]}" "${bench[@]}" floor,oneway,barrier,allreduce,broadcast,reduce,allgather,alltoall \
-    --bytes 8,1K,64K,256K --against mpi "${held[@]}" || status=1
+  local bench=("${launch[@]}" -n 2 build/release/bin/tutti-bench)
+  local judged=(--brief --iterations 2000 --tripwire --expect microbench/targets.txt)
+  held "${bench[@]}" floor,oneway,barrier,allreduce,broadcast,reduce,allgather,alltoall \
+    --bytes 8,1K,64K,256K --against mpi "${judged[@]}" || status=1
   for notify in immediate flag; do
-    "${launch[@]}" "${bench[@]}" floor,wimm,barrier,allreduce --bytes 8 --ranks-per-node 1 \
-      --notify $notify "${held[@]}" || status=1
+    held "${bench[@]}" floor,wimm,barrier,allreduce --bytes 8 --ranks-per-node 1 \
+      --notify $notify "${judged[@]}" || status=1
   done
-  microbench/soft_device.py --tripwire || status=1
-  return $status
+  held microbench/soft_device.py --tripwire || status=1
+  [ $status -eq 0 ] || failed+=("performance: ${missed[*]:-a benchmark failed}")
 }
 # What a newcomer does: the two commands of the README, one after the other, in a clone.  What is
 # compiled comes from the compiler's cache.  The summary has its tests, too.
@@ -171,7 +183,7 @@ case $mode in
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")
     stage "performance"
-    performance || failed+=("performance: a tripwire of microbench/targets.txt or soft_device.py")
+    performance
     ;;
 esac
 
