@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "admission.hpp"
 #include "block_running.hpp"
 #include "block_signature.hpp"
 #include "calls.hpp"
@@ -55,45 +56,18 @@ void run_call(const BlockCall& call, const BlockWay& way) {
 }
 
 bool take_slow(const BlockCall& call) {
-  Interposer& interposed = interposer();
-  CallCounts& counts = interposed.counts(call.collective);
-  const auto leave = [&](Reason reason) {
-    counts.pass(reason);
-    return false;
-  };
-  if (interposed.reports()) return leave(Reason::not_timed);
-  if (!interposed.takes_calls()) return leave(interposed.why_not());
-  if (interposed.settings().mode == Mode::verify) return leave(Reason::not_compared);
-  if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator* const known = interposed.communicator(call.communicator);
-  if (known == nullptr) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = *known;
-  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
-  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
-  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
+  const Admission admission = admit(call.collective, call.communicator, call.root);
+  if (admission.communicator == nullptr) return leave(call, admission.why_left);
+  if (interposer().settings().mode == Mode::verify) return leave(call, Reason::not_compared);
+  ProgramCommunicator& communicator = *admission.communicator;
   const Place place{static_cast<std::size_t>(communicator.rank()), communicator.rank_count()};
-  if (has_root(call.collective) &&
-      (call.root < 0 || static_cast<std::size_t>(call.root) >= place.rank_count))
-    return leave(Reason::undefined);
-  BlockSignature signature = signature_of(call, place);
-  if (signature.is_left) return leave(signature.reason);
-  signature.key.collective = call.collective;
-  signature.key.root = has_root(call.collective) ? call.root : 0;
-
-  Shape& shape = communicator.count_call(signature.key);
-  if (!shape.operation) {
-    if (shape.is_refused) return leave(Reason::refused);
-    if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
-    shape.blocks = signature.blocks;
-    interposed.make_operation(communicator, shape, true);
-    if (!shape.operation) {
-      if (shape.is_refused) return leave(Reason::refused);
-      return leave(communicator.passing() == Passing::no ? Reason::first_calls
-                                                         : reason_of(communicator.passing()));
-    }
-  }
+  const BlockSignature signature = signature_of(call, place);
+  if (signature.is_left) return leave(call, signature.reason);
+  const Found found = find_operation(communicator, signature.key, true, signature.blocks);
+  if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
+  Shape& shape = *found.shape;
   // Other blocks may have the same digest.
-  if (shape.blocks != signature.blocks) return leave(Reason::refused);
+  if (shape.blocks != signature.blocks) return leave(call, Reason::refused);
   shape.type_of_call = call.source.type;
   shape.op_of_call = call.op;
   const BlockWay way = way_of(call, signature, place, shape);
@@ -208,8 +182,8 @@ bool take_reduce_scatter_block(const void* source, void* target, std::int64_t co
 bool leave_unknown_counts(Collective collective) noexcept {
   Interposer& interposed = interposer();
   const bool is_looked_at = interposed.takes_calls() || interposed.reports();
-  interposed.counts(collective).pass(is_looked_at ? Reason::counts : interposed.why_not());
-  return false;
+  return leave(BlockCall{.collective = collective},
+               is_looked_at ? Reason::counts : interposed.why_not());
 }
 
 void forget_fast_ways_of_blocks() noexcept {

@@ -166,9 +166,19 @@ bool is_dense(MPI_Datatype type) {
 }
 
 BlockSignature signature_of(const BlockCall& call, const Place& place) {
-  if (call.collective == Collective::allgatherv) return signature_of_allgatherv(call, place);
-  if (is_reduction(call.collective)) return signature_of_reduce_scatter(call, place);
-  return signature_of_equal_blocks(call, place);
+  BlockSignature signature =
+      call.collective == Collective::allgatherv ? signature_of_allgatherv(call, place)
+      : is_reduction(call.collective)           ? signature_of_reduce_scatter(call, place)
+                                                : signature_of_equal_blocks(call, place);
+  signature.key.collective = call.collective;
+  if (has_root(call.collective)) signature.key.root = call.root;
+  return signature;
+}
+
+std::uint64_t payload_of(const BlockCall& call) {
+  const BlockBuffer& block = call.source.address == MPI_IN_PLACE ? call.target : call.source;
+  const std::optional<std::uint64_t> bytes = bytes_of(block);
+  return bytes && *bytes != too_many ? *bytes : 0;
 }
 
 }  // namespace tutti::interposer

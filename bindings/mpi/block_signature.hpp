@@ -84,9 +84,9 @@ BlockSignature signature_of(const BlockCall& call, const Place& place);
 /// Whether elements of the type lie one after the other, so that their buffer can be used.
 bool is_dense(MPI_Datatype type);
 
-constexpr bool has_root(Collective collective) noexcept {
-  return collective == Collective::gather || collective == Collective::scatter;
-}
+/// Bytes that this rank gives or, where it gives in place, gets; 0 where its arguments are wrong.
+std::uint64_t payload_of(const BlockCall& call);
+
 constexpr bool is_reduction(Collective collective) noexcept {
   return collective == Collective::reduce_scatter || collective == Collective::reduce_scatter_block;
 }

@@ -1,5 +1,6 @@
 #include "calls.hpp"
 
+#include "admission.hpp"
 #include "block_calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
@@ -34,67 +35,23 @@ void run_again(const FastWay& way, Collective collective, const void* source,
   run_call(way, collective, source, target);
 }
 
-/// Without gaps; 0 where the arguments are wrong.
-std::uint64_t payload_of(const Call& call) {
-  if (call.collective == Collective::barrier || call.count <= 0 || call.type == handles().no_type ||
-      call.type == MPI_Datatype{})
-    return 0;
-  int bytes = 0;
-  own_mpi().Type_size(call.type, &bytes);
-  return static_cast<std::uint64_t>(call.count) * static_cast<std::uint64_t>(bytes);
-}
-
 /// Takes a call of which nothing is remembered, or leaves it.
 bool take(const Call& call, FastWay& last) {
-  Interposer& interposed = interposer();
-  CallCounts& counts = interposed.counts(call.collective);
-  const auto leave = [&](Reason reason) {
-    counts.pass(reason);
-    if (interposed.reports()) {
-      counts.bytes_passed += payload_of(call);
-      report().watch(call.collective);
-    }
-    return false;
-  };
-  if (!interposed.takes_calls() && !interposed.reports()) return leave(interposed.why_not());
-  if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator* const known = interposed.communicator(call.communicator);
-  if (known == nullptr) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = *known;
-  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
-  if (communicator.wants_operations()) interposed.make_wanted_operations(communicator);
-  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
-  const bool verifies = interposed.settings().mode == Mode::verify;
-  if (verifies && !is_verified(call.collective)) return leave(Reason::not_compared);
-  Signature signature = signature_of(call);
-  if (signature.is_left) return leave(signature.reason);
-  signature.key.collective = call.collective;
-  if (is_rooted(call.collective)) {
-    if (call.root < 0 || static_cast<std::uint32_t>(call.root) >= communicator.rank_count())
-      return leave(Reason::undefined);
-    signature.key.root = call.root;
-  }
+  const Admission admission = admit(call.collective, call.communicator, call.root);
+  if (admission.communicator == nullptr) return leave(call, admission.why_left);
+  ProgramCommunicator& communicator = *admission.communicator;
+  const bool verifies = interposer().settings().mode == Mode::verify;
+  if (verifies && !is_verified(call.collective)) return leave(call, Reason::not_compared);
+  const Signature signature = signature_of(call);
+  if (signature.is_left) return leave(call, signature.reason);
+  const Found found = find_operation(communicator, signature.key,
+                                     call.source == MPI_IN_PLACE || call.source == call.target);
+  if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
 
-  const bool is_root = (is_rooted(call.collective) || call.collective == Collective::exscan) &&
+  Shape& shape = *found.shape;
+  CallCounts& counts = interposer().counts(call.collective);
+  const bool is_root = (has_root(call.collective) || call.collective == Collective::exscan) &&
                        communicator.rank() == call.root;
-  Shape& shape = communicator.count_call(signature.key);
-  if (interposed.reports()) {
-    if (shape.calls <= interposed.settings().after) return leave(Reason::first_calls);
-    leave(Reason::reported);
-    report().watch(communicator, signature.key);
-    return false;
-  }
-  if (!shape.operation) {
-    if (shape.is_refused) return leave(Reason::refused);
-    if (!communicator.is_due(shape, interposed.settings().after)) return leave(Reason::first_calls);
-    interposed.make_operation(communicator, shape,
-                              call.source == MPI_IN_PLACE || call.source == call.target);
-    if (!shape.operation) {
-      if (shape.is_refused) return leave(Reason::refused);
-      return leave(communicator.passing() == Passing::no ? Reason::first_calls
-                                                         : reason_of(communicator.passing()));
-    }
-  }
   shape.type_of_call = call.type;
   shape.op_of_call = call.op;
   const FastWay way{.communicator = call.communicator,
@@ -130,24 +87,6 @@ Buffers buffers_of(Collective collective, bool is_root, const void* source, void
   if (collective == Collective::reduce && !is_root) target = no_buffer;
   if (collective == Collective::exscan && is_root) target = no_buffer;
   return {source, target};
-}
-
-Reason reason_of(Passing passing) {
-  switch (passing) {
-    case Passing::intercommunicator:
-      return Reason::intercommunicator;
-    case Passing::alone:
-      return Reason::alone;
-    case Passing::other_job:
-      return Reason::other_job;
-    case Passing::switched_off:
-      return Reason::switched_off;
-    case Passing::too_many:
-    case Passing::failed:
-    case Passing::no:
-      break;
-  }
-  return Reason::communicators;
 }
 
 constinit FastWays last_calls;

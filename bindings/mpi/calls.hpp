@@ -84,9 +84,6 @@ bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatyp
 bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                  MPI_Comm communicator) noexcept;
 
-/// Why a communicator's calls are left.
-Reason reason_of(Passing passing);
-
 /// The arguments of the last calls are remembered with their operations, which may go now.
 void forget_fast_ways() noexcept;
 

@@ -18,14 +18,43 @@ namespace {
 /// The model follows so many messages where a closed form would be less near.
 constexpr std::size_t messages_max = 4096;
 
-struct Priced {
-  Collective collective;
-  tune::Collective as;
-};
-constexpr Priced priced[] = {{Collective::barrier, tune::Collective::barrier},
-                             {Collective::allreduce, tune::Collective::allreduce},
-                             {Collective::broadcast, tune::Collective::broadcast},
-                             {Collective::reduce, tune::Collective::reduce}};
+std::optional<tune::Collective> priced_as(Collective collective) {
+  switch (collective) {
+    case Collective::barrier:
+      return tune::Collective::barrier;
+    case Collective::allreduce:
+      return tune::Collective::allreduce;
+    case Collective::broadcast:
+      return tune::Collective::broadcast;
+    case Collective::reduce:
+      return tune::Collective::reduce;
+    case Collective::allgather:
+    case Collective::allgatherv:
+      return tune::Collective::allgather;
+    case Collective::alltoall:
+      return tune::Collective::alltoall;
+    case Collective::gather:
+      return tune::Collective::gather;
+    case Collective::scatter:
+      return tune::Collective::scatter;
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_block:
+      return tune::Collective::reduce_scatter;
+    case Collective::scan:
+      return tune::Collective::scan;
+    case Collective::exscan:
+      return tune::Collective::exscan;
+    case Collective::alltoallv:
+    case Collective::gatherv:
+    case Collective::scatterv:
+    case Collective::ibarrier:  // what a nonblocking call takes is not what its collective takes
+    case Collective::iallreduce:
+    case Collective::ibroadcast:
+    case Collective::ireduce:
+      break;
+  }
+  return std::nullopt;
+}
 
 /// With the settings' shape of nodes, if they have one.
 tune::Topology topology_of(const std::vector<std::uint32_t>& node_of,
@@ -70,22 +99,23 @@ std::uint32_t Expectation::nodes(const std::vector<std::uint32_t>& node_of) cons
   return topology_of(node_of, known_ ? known_->settings : runtime::ContextSettings{}).node_count();
 }
 
-std::optional<double> Expectation::of(const ShapeKey& key,
+std::optional<double> Expectation::of(const ShapeKey& key, const std::vector<std::size_t>& blocks,
                                       const std::vector<std::uint32_t>& node_of) const {
-  const auto row = std::find_if(std::begin(priced), std::end(priced), [&](const Priced& one) {
-    return one.collective == key.collective;
-  });
-  if (!known_ || row == std::end(priced)) return std::nullopt;
+  const std::optional<tune::Collective> collective = priced_as(key.collective);
+  if (!known_ || !collective) return std::nullopt;
   std::uint64_t no_calls = 0;
   Shape shape(key, no_calls);
-  tune::CollectiveRequest request{.collective = row->as};
+  tune::CollectiveRequest request{.collective = *collective, .element_count = key.element_count};
   if (key.combining != Combining::none)
     request.reduction = shape.reduction();
   else
     request.reduction.element_bytes = 1;  // bytes are passed on
-  request.element_count = key.element_count;
-  if (row->as == tune::Collective::broadcast || row->as == tune::Collective::reduce)
-    request.root = Rank{static_cast<std::uint32_t>(key.root)};
+  if (key.collective == Collective::reduce_scatter_block) request.element_count *= node_of.size();
+  if (key.collective == Collective::allgatherv) {
+    request.block_bytes = blocks;
+    request.element_count = *std::max_element(blocks.begin(), blocks.end());
+  }
+  if (has_root(key.collective)) request.root = Rank{static_cast<std::uint32_t>(key.root)};
   request.per_round_by_default = known_->settings.per_round;
   const tune::Topology topology = topology_of(node_of, known_->settings);
   try {

@@ -26,9 +26,10 @@ class Expectation {
   /// On how many nodes it takes these ranks to be, which a setting may say.
   std::uint32_t nodes(const std::vector<std::uint32_t>& node_of) const;
 
-  /// Nanoseconds of one call on ranks of these nodes.  Nothing if tutti has no schedule for it, or
-  /// no price.
-  std::optional<double> of(const ShapeKey& key, const std::vector<std::uint32_t>& node_of) const;
+  /// Nanoseconds of one call, with blocks as in Shape, on ranks of these nodes.  Nothing if tutti
+  /// has no schedule for it, or no price.
+  std::optional<double> of(const ShapeKey& key, const std::vector<std::size_t>& blocks,
+                           const std::vector<std::uint32_t>& node_of) const;
 
  private:
   struct Known;

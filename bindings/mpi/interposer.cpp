@@ -85,8 +85,6 @@ const char* name_of(Reason reason) {
       return "TUTTI_MPI=report";
     case Reason::not_compared:
       return "not compared by TUTTI_MPI=verify";
-    case Reason::not_timed:
-      return "not timed by TUTTI_MPI=report";
   }
   return "";
 }

@@ -39,9 +39,8 @@ enum class Reason : std::uint8_t {
   no_progress,    // nonblocking, and MPI would not let tutti go on while it waits
   reported,       // TUTTI_MPI=report: tutti would take it
   not_compared,   // TUTTI_MPI=verify, which does not know how to compare it
-  not_timed,      // TUTTI_MPI=report, which does not look at it
 };
-inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_timed) + 1;
+inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_compared) + 1;
 const char* name_of(Reason reason);
 
 struct CallCounts {

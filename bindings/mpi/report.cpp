@@ -56,25 +56,24 @@ void Report::begin() {
   renumber(node_of_world_);
 }
 
-void Report::watch(Collective collective) noexcept {
+void Report::watch(Collective collective, Kind* kind) noexcept {
   watched_ = static_cast<std::size_t>(collective);
-  watched_kind_ = nullptr;
+  watched_kind_ = kind;
   after_call = after;
   started_ = now();
 }
 
-void Report::watch(ProgramCommunicator& communicator, const ShapeKey& key) {
+Report::Kind& Report::kind_of(ProgramCommunicator& communicator, const ShapeKey& key,
+                              const std::vector<std::size_t>& blocks) {
   if (!communicator.nodes_in_report)
     communicator.nodes_in_report = nodes_of(communicator.handle(), communicator.rank_count());
   const std::size_t nodes = *communicator.nodes_in_report;
   Kind& kind = kinds_[{key.collective, key.combining, key.op, key.type, key.root, key.element_bytes,
-                       key.element_count, nodes}];
+                       key.element_count, key.blocks_digest, nodes}];
   kind.key = key;
+  kind.blocks = blocks;
   kind.nodes = nodes;
-  watched_ = static_cast<std::size_t>(key.collective);
-  watched_kind_ = &kind;
-  after_call = after;
-  started_ = now();
+  return kind;
 }
 
 void Report::after(int) noexcept {
@@ -129,7 +128,8 @@ void Report::price() {
     longest_first_.push_back(&kind);
     kind.node_count = expectation.nodes(node_maps_[kind.nodes]);
     const std::optional<double> expected =
-        i < priced_max ? expectation.of(kind.key, node_maps_[kind.nodes]) : std::nullopt;
+        i < priced_max ? expectation.of(kind.key, kind.blocks, node_maps_[kind.nodes])
+                       : std::nullopt;
     if (!expected) continue;
     kind.expected = *expected;
     Reported& sum = reported_[static_cast<std::size_t>(kind.key.collective)];

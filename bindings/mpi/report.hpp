@@ -34,10 +34,13 @@ class Report {
   /// Finds out which ranks share a node.  Collective over MPI_COMM_WORLD.
   void begin();
 
-  /// A call goes to MPI next.
-  void watch(Collective collective) noexcept;
-  /// Likewise, and tutti would take it.
-  void watch(ProgramCommunicator& communicator, const ShapeKey& key);
+  /// Calls that are priced together, because the same operation would do them.
+  struct Kind;
+  Kind& kind_of(ProgramCommunicator& communicator, const ShapeKey& key,
+                const std::vector<std::size_t>& blocks);
+
+  /// A call goes to MPI next; if tutti would take it, its kind is known.
+  void watch(Collective collective, Kind* kind) noexcept;
 
   /// Asks the model; found() is complete then.
   void price();
@@ -48,18 +51,9 @@ class Report {
   std::string details() const;
 
  private:
-  struct Kind {
-    ShapeKey key = {};
-    std::size_t nodes = 0;  // which of node_maps_
-    std::int64_t calls = 0;
-    std::int64_t in_mpi = 0;
-    std::int64_t fastest = INT64_MAX;
-    double expected = 0;  // of one call; 0: not known
-    std::uint32_t node_count = 1;
-  };
   /// What tells kinds apart: what a ShapeKey has, and the nodes.
   using KindKey = std::tuple<Collective, Combining, std::uint8_t, std::uint8_t, std::int32_t,
-                             std::uint32_t, std::uint64_t, std::size_t>;
+                             std::uint32_t, std::uint64_t, std::uint64_t, std::size_t>;
 
   static void after(int result) noexcept;
   std::size_t nodes_of(MPI_Comm communicator, std::uint32_t rank_count);
@@ -73,6 +67,17 @@ class Report {
   Kind* watched_kind_ = nullptr;
   std::int64_t started_ = 0;
   std::string source_;
+};
+
+struct Report::Kind {
+  ShapeKey key = {};
+  std::vector<std::size_t> blocks = {};  // as Shape::blocks
+  std::size_t nodes = 0;                 // which of node_maps_
+  std::int64_t calls = 0;
+  std::int64_t in_mpi = 0;
+  std::int64_t fastest = INT64_MAX;
+  double expected = 0;  // of one call; 0: not known
+  std::uint32_t node_count = 1;
 };
 
 Report& report();

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <vector>
 
+#include "admission.hpp"
 #include "calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
@@ -236,56 +237,23 @@ MPI_Request start_call(Shape& instance, std::unique_ptr<Request> request) {
   return handle;
 }
 
-Collective blocking(Collective collective) {
-  if (collective == Collective::ibarrier) return Collective::barrier;
-  if (collective == Collective::iallreduce) return Collective::allreduce;
-  if (collective == Collective::ibroadcast) return Collective::broadcast;
-  return collective == Collective::ireduce ? Collective::reduce : collective;
-}
-
 bool take(const Call& call, MPI_Request* request) {
-  Interposer& interposed = interposer();
-  CallCounts& counts = interposed.counts(call.collective);
-  const auto leave = [&](Reason reason) {
-    counts.pass(reason);
-    return false;
-  };
-  if (interposed.reports()) return leave(Reason::not_timed);
-  if (!interposed.takes_calls()) return leave(interposed.why_not());
-  if (interposed.settings().mode == Mode::verify) return leave(Reason::not_compared);
-  if (!interposed.has_progress()) return leave(Reason::no_progress);
-  if (call.communicator == handles().no_comm) return leave(Reason::undefined);
-  ProgramCommunicator* const known = interposed.communicator(call.communicator);
-  if (known == nullptr) return leave(Reason::undefined);
-  ProgramCommunicator& communicator = *known;
-  if (communicator.passing() != Passing::no) return leave(reason_of(communicator.passing()));
-  Call like = call;
-  like.collective = blocking(call.collective);
-  Signature signature = signature_of(like);
-  if (signature.is_left) return leave(signature.reason);
-  signature.key.collective = call.collective;
-  if (is_rooted(like.collective)) {
-    if (call.root < 0 || static_cast<std::uint32_t>(call.root) >= communicator.rank_count())
-      return leave(Reason::undefined);
-    signature.key.root = call.root;
-  }
-
-  Shape& shape = communicator.count_call(signature.key);
-  if (shape.instances.empty()) {
-    if (shape.is_refused) return leave(Reason::refused);
-    if (communicator.is_due(shape, interposed.settings().after)) {
-      communicator.want_operations(shape);
-      forget_fast_ways();  // the next blocking call has more to do
-    }
-    return leave(Reason::first_calls);
-  }
+  const Admission admission = admit(call.collective, call.communicator, call.root);
+  if (admission.communicator == nullptr) return leave(call, admission.why_left);
+  ProgramCommunicator& communicator = *admission.communicator;
+  if (interposer().settings().mode == Mode::verify) return leave(call, Reason::not_compared);
+  const Signature signature = signature_of(call);
+  if (signature.is_left) return leave(call, signature.reason);
+  const Found found = find_operation(communicator, signature.key, false);
+  if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
+  Shape& shape = *found.shape;
   Shape& instance = *shape.instances[shape.nonblocking++ % shape.instances.size()];
-  const bool is_root = is_rooted(like.collective) && communicator.rank() == call.root;
+  const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
   const bool is_ours = signature.key.combining == Combining::own;
   const bool needs_type = signature.is_laid_out || !is_ours;
   auto made = std::make_unique<Request>(Request{
       .call = call,
-      .buffers = buffers_of(like.collective, is_root, call.source, call.target),
+      .buffers = buffers_of(blocking(call.collective), is_root, call.source, call.target),
       .bytes = signature.bytes,
       .is_laid_out = signature.is_laid_out,
       .is_staged = !signature.is_laid_out && shape.key.bytes() != signature.bytes,
@@ -293,6 +261,7 @@ bool take(const Call& call, MPI_Request* request) {
       .holds_op = call.op != MPI_Op{} && find_operator(call.op) == nullptr,
       .communicator = &communicator,
       .handle = {}});
+  CallCounts& counts = interposer().counts(call.collective);
   ++counts.taken;
   counts.bytes_taken += signature.bytes;
   *request = start_call(instance, std::move(made));

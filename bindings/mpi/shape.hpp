@@ -40,6 +40,22 @@ enum class Collective : std::uint8_t {
 inline constexpr std::size_t collective_count = static_cast<std::size_t>(Collective::ireduce) + 1;
 const char* name_of(Collective collective);  // "MPI_Barrier"
 
+constexpr bool is_nonblocking(Collective collective) noexcept {
+  return collective >= Collective::ibarrier;
+}
+/// The same collective, done before the call returns.
+constexpr Collective blocking(Collective collective) noexcept {
+  if (collective == Collective::ibarrier) return Collective::barrier;
+  if (collective == Collective::iallreduce) return Collective::allreduce;
+  if (collective == Collective::ibroadcast) return Collective::broadcast;
+  return collective == Collective::ireduce ? Collective::reduce : collective;
+}
+constexpr bool has_root(Collective collective) noexcept {
+  const Collective as = blocking(collective);
+  return as == Collective::broadcast || as == Collective::reduce || as == Collective::gather ||
+         as == Collective::scatter;
+}
+
 /// Who combines elements.
 enum class Combining : std::uint8_t {
   none,        // nothing is combined

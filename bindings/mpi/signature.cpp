@@ -88,8 +88,10 @@ Signature signature_of_reduction(const Call& call) {
 }  // namespace
 
 Signature signature_of(const Call& call) {
-  if (call.collective == Collective::barrier) {
+  const Collective collective = blocking(call.collective);
+  if (collective == Collective::barrier) {
     Signature signature;
+    signature.key.collective = call.collective;
     signature.is_predefined = true;
     return signature;
   }
@@ -98,12 +100,21 @@ Signature signature_of(const Call& call) {
   if (call.count == 0) return left(Reason::empty);
   if (static_cast<std::uint64_t>(call.count) > interposer().settings().bytes_max)
     return left(Reason::large);
-  const bool combines = call.collective != Collective::broadcast;
+  const bool combines = collective != Collective::broadcast;
   if (combines && call.op == handles().no_op) return left(Reason::undefined);
   Signature signature = combines ? signature_of_reduction(call) : signature_of_broadcast(call);
   if (signature.is_left) return signature;
   if (signature.bytes > interposer().settings().bytes_max) return left(Reason::large);
+  signature.key.collective = call.collective;
+  if (has_root(call.collective)) signature.key.root = call.root;
   return signature;
+}
+
+std::uint64_t payload_of(const Call& call) {
+  if (call.count <= 0 || call.type == handles().no_type || call.type == MPI_Datatype{}) return 0;
+  int bytes = 0;
+  own_mpi().Type_size(call.type, &bytes);
+  return static_cast<std::uint64_t>(call.count) * static_cast<std::uint64_t>(bytes);
 }
 
 }  // namespace tutti::interposer

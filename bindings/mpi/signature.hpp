@@ -33,12 +33,10 @@ struct Signature {
   Reason reason = Reason::undefined;
 };
 
-/// Decided by what MPI makes equal on all ranks; but for the root, which is checked where the
-/// communicator is known.
+/// Decided by what MPI makes equal on all ranks.  Whether the root is a rank, admission says.
 Signature signature_of(const Call& call);
 
-constexpr bool is_rooted(Collective collective) noexcept {
-  return collective == Collective::broadcast || collective == Collective::reduce;
-}
+/// Bytes of a call's elements, without gaps; 0 where its arguments are wrong.
+std::uint64_t payload_of(const Call& call);
 
 }  // namespace tutti::interposer
