@@ -13,8 +13,6 @@
 namespace tutti::interposer {
 namespace {
 
-constinit FastWay last_scan, last_exscan;
-
 void run_call(const FastWay& way, Collective collective, const void* source,
               void* target) noexcept {
   Shape& shape = *way.shape;
@@ -148,8 +146,8 @@ bool take_reduce(const void* source, void* target, std::int64_t count, MPI_Datat
 
 bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                MPI_Comm communicator) noexcept {
-  if (last_scan.matches(count, type, op, 0, communicator)) [[likely]] {
-    run_again(last_scan, Collective::scan, source, target);
+  if (last_calls.scan.matches(count, type, op, 0, communicator)) [[likely]] {
+    run_again(last_calls.scan, Collective::scan, source, target);
     return true;
   }
   return take({.collective = Collective::scan,
@@ -159,13 +157,13 @@ bool take_scan(const void* source, void* target, std::int64_t count, MPI_Datatyp
                .type = type,
                .op = op,
                .communicator = communicator},
-              last_scan);
+              last_calls.scan);
 }
 
 bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datatype type, MPI_Op op,
                  MPI_Comm communicator) noexcept {
-  if (last_exscan.matches(count, type, op, 0, communicator)) [[likely]] {
-    run_again(last_exscan, Collective::exscan, source, target);
+  if (last_calls.exscan.matches(count, type, op, 0, communicator)) [[likely]] {
+    run_again(last_calls.exscan, Collective::exscan, source, target);
     return true;
   }
   return take({.collective = Collective::exscan,
@@ -175,12 +173,11 @@ bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datat
                .type = type,
                .op = op,
                .communicator = communicator},
-              last_exscan);
+              last_calls.exscan);
 }
 
 void forget_fast_ways() noexcept {
   forget_fast_ways_of_blocks();
-  last_scan = last_exscan = {};
   last_calls = {};
 }
 

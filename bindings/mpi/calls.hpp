@@ -36,7 +36,7 @@ struct FastWay {
   }
 };
 struct FastWays {
-  FastWay barrier, allreduce, broadcast, reduce;
+  FastWay barrier, allreduce, broadcast, reduce, scan, exscan;
 };
 extern constinit FastWays last_calls;
 

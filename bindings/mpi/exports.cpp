@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -76,125 +77,87 @@ template <class Take, class... Arguments>
 
 }  // namespace
 
-// Both symbols of a collective, under names that do not collide with what mpi.h declares:
-// TUTTI_MPI_EXPORT(name, collective that takes it, (parameters), arguments...)
-#define TUTTI_MPI_EXPORT(name, collective, parameters, ...)                               \
-  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);              \
-  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name);            \
-  extern "C" int tutti_exported_MPI_##name parameters {                                   \
-    if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
-      return MPI_SUCCESS;                                                                 \
-    return take_or_pass(take_##collective, next_mpi().name, __VA_ARGS__);                 \
-  }                                                                                       \
-  extern "C" int tutti_exported_PMPI_##name parameters {                                  \
-    if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
-      return MPI_SUCCESS;                                                                 \
-    return take_or_pass(take_##collective, own_mpi().name, __VA_ARGS__);                  \
-  }
+// Parameters and arguments of a function that has so many.
+#define TUTTI_PARAMETERS_1 Word a
+#define TUTTI_PARAMETERS_2 TUTTI_PARAMETERS_1, Word b
+#define TUTTI_PARAMETERS_3 TUTTI_PARAMETERS_2, Word c
+#define TUTTI_PARAMETERS_4 TUTTI_PARAMETERS_3, Word d
+#define TUTTI_PARAMETERS_5 TUTTI_PARAMETERS_4, Word e
+#define TUTTI_PARAMETERS_6 TUTTI_PARAMETERS_5, Word f
+#define TUTTI_PARAMETERS_7 TUTTI_PARAMETERS_6, Word g
+#define TUTTI_PARAMETERS_8 TUTTI_PARAMETERS_7, Word h
+#define TUTTI_PARAMETERS_9 TUTTI_PARAMETERS_8, Word i
+#define TUTTI_ARGUMENTS_1 a
+#define TUTTI_ARGUMENTS_2 TUTTI_ARGUMENTS_1, b
+#define TUTTI_ARGUMENTS_3 TUTTI_ARGUMENTS_2, c
+#define TUTTI_ARGUMENTS_4 TUTTI_ARGUMENTS_3, d
+#define TUTTI_ARGUMENTS_5 TUTTI_ARGUMENTS_4, e
+#define TUTTI_ARGUMENTS_6 TUTTI_ARGUMENTS_5, f
+#define TUTTI_ARGUMENTS_7 TUTTI_ARGUMENTS_6, g
+#define TUTTI_ARGUMENTS_8 TUTTI_ARGUMENTS_7, h
+#define TUTTI_ARGUMENTS_9 TUTTI_ARGUMENTS_8, i
 
-// Likewise for one that is looked up each time, by the function that takes it.
-#define TUTTI_MPI_EXPORT_NEW(name, take, parameters, ...)                      \
-  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);   \
-  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name); \
-  extern "C" int tutti_exported_MPI_##name parameters {                        \
-    return take_or_pass(take, next_mpi().name, __VA_ARGS__);                   \
-  }                                                                            \
-  extern "C" int tutti_exported_PMPI_##name parameters {                       \
-    return take_or_pass(take, own_mpi().name, __VA_ARGS__);                    \
+// Both symbols of a function, under names that do not collide with what mpi.h declares.
+#define TUTTI_MPI_EXPORT_BY(body, name, how, number)                                           \
+  extern "C" int tutti_exported_MPI_##name(TUTTI_PARAMETERS_##number) __asm__("MPI_" #name);   \
+  extern "C" int tutti_exported_PMPI_##name(TUTTI_PARAMETERS_##number) __asm__("PMPI_" #name); \
+  extern "C" int tutti_exported_MPI_##name(TUTTI_PARAMETERS_##number) {                        \
+    body(next_mpi, name, how, TUTTI_ARGUMENTS_##number)                                        \
+  }                                                                                            \
+  extern "C" int tutti_exported_PMPI_##name(TUTTI_PARAMETERS_##number) {                       \
+    body(own_mpi, name, how, TUTTI_ARGUMENTS_##number)                                         \
   }
+#define TUTTI_TAKE_AGAIN_OR_TAKE(mpi, name, collective, ...)                            \
+  if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
+    return MPI_SUCCESS;                                                                 \
+  return take_or_pass(take_##collective, mpi().name, __VA_ARGS__);
+#define TUTTI_TAKE(mpi, name, collective, ...) \
+  return take_or_pass(take_##collective, mpi().name, __VA_ARGS__);
+#define TUTTI_LEAVE(mpi, name, collective, ...) \
+  return take_or_pass(LeaveUnknownCounts<Collective::collective>{}, mpi().name, __VA_ARGS__);
 
-TUTTI_MPI_EXPORT(Barrier, barrier, (Word a), a)
-TUTTI_MPI_EXPORT(Allreduce, allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
-                 e, f)
-TUTTI_MPI_EXPORT(Bcast, broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
-TUTTI_MPI_EXPORT(Reduce, reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c,
-                 d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Iallreduce, take_iallreduce,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Ibarrier, take_ibarrier, (Word a, Word b), a, b)
-TUTTI_MPI_EXPORT_NEW(Ibcast, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a,
-                     b, c, d, e, f)
-TUTTI_MPI_EXPORT_NEW(Ireduce, take_ireduce,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Op_free, take_op_free, (Word a), a)
-TUTTI_MPI_EXPORT_NEW(Type_free, take_type_free, (Word a), a)
+// The name, what takes it, and how many arguments it has.  AGAIN: a call that is the one before
+// again is taken without looking anything up.  LEFT: the call is counted, and left to MPI.
+#define TUTTI_MPI_EXPORT_AGAIN(name, collective, number) \
+  TUTTI_MPI_EXPORT_BY(TUTTI_TAKE_AGAIN_OR_TAKE, name, collective, number)
+#define TUTTI_MPI_EXPORT(name, collective, number) \
+  TUTTI_MPI_EXPORT_BY(TUTTI_TAKE, name, collective, number)
+#define TUTTI_MPI_EXPORT_LEFT(name, collective, number) \
+  TUTTI_MPI_EXPORT_BY(TUTTI_LEAVE, name, collective, number)
+
+// Likewise, and the form with large counts, where MPI has it.
 #if MPI_VERSION >= 4
-TUTTI_MPI_EXPORT(Allreduce_c, allreduce, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
-                 d, e, f)
-TUTTI_MPI_EXPORT(Bcast_c, broadcast, (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
-TUTTI_MPI_EXPORT(Reduce_c, reduce, (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b,
-                 c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Iallreduce_c, take_iallreduce,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Ibcast_c, take_ibroadcast, (Word a, Word b, Word c, Word d, Word e, Word f), a,
-                     b, c, d, e, f)
-TUTTI_MPI_EXPORT_NEW(Ireduce_c, take_ireduce,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
+#define TUTTI_AND_LARGE(export_one, name, collective, number) \
+  export_one(name, collective, number) export_one(name##_c, collective, number)
+#define TUTTI_OR_LARGE(export_one, name, collective, number) \
+  export_one(name, collective, number) export_one(name##_c, collective##_c, number)
+#else
+#define TUTTI_AND_LARGE(export_one, name, collective, number) export_one(name, collective, number)
+#define TUTTI_OR_LARGE TUTTI_AND_LARGE
 #endif
-TUTTI_MPI_EXPORT_NEW(Allgather, take_allgather,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Allgatherv, take_allgatherv,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Alltoall, take_alltoall,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Alltoallv, LeaveUnknownCounts<Collective::alltoallv>{},
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
-                     c, d, e, f, g, h, i)
-TUTTI_MPI_EXPORT_NEW(Gather, take_gather,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Gatherv, LeaveUnknownCounts<Collective::gatherv>{},
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
-                     c, d, e, f, g, h, i)
-TUTTI_MPI_EXPORT_NEW(Scatter, take_scatter,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Scatterv, LeaveUnknownCounts<Collective::scatterv>{},
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
-                     c, d, e, f, g, h, i)
-TUTTI_MPI_EXPORT_NEW(Reduce_scatter, take_reduce_scatter,
-                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT_NEW(Reduce_scatter_block, take_reduce_scatter_block,
-                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT_NEW(Scan, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d,
-                     e, f)
-TUTTI_MPI_EXPORT_NEW(Exscan, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
-                     d, e, f)
-#if MPI_VERSION >= 4
-TUTTI_MPI_EXPORT_NEW(Allgather_c, take_allgather,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Allgatherv_c, take_allgatherv_c,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Alltoall_c, take_alltoall,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g), a, b, c, d, e, f, g)
-TUTTI_MPI_EXPORT_NEW(Alltoallv_c, LeaveUnknownCounts<Collective::alltoallv>{},
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
-                     c, d, e, f, g, h, i)
-TUTTI_MPI_EXPORT_NEW(Gather_c, take_gather,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Gatherv_c, LeaveUnknownCounts<Collective::gatherv>{},
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
-                     c, d, e, f, g, h, i)
-TUTTI_MPI_EXPORT_NEW(Scatter_c, take_scatter,
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h), a, b, c, d,
-                     e, f, g, h)
-TUTTI_MPI_EXPORT_NEW(Scatterv_c, LeaveUnknownCounts<Collective::scatterv>{},
-                     (Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i), a, b,
-                     c, d, e, f, g, h, i)
-TUTTI_MPI_EXPORT_NEW(Reduce_scatter_c, take_reduce_scatter_c,
-                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT_NEW(Reduce_scatter_block_c, take_reduce_scatter_block,
-                     (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c, d, e, f)
-TUTTI_MPI_EXPORT_NEW(Scan_c, take_scan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b, c,
-                     d, e, f)
-TUTTI_MPI_EXPORT_NEW(Exscan_c, take_exscan, (Word a, Word b, Word c, Word d, Word e, Word f), a, b,
-                     c, d, e, f)
-#endif
+
+TUTTI_MPI_EXPORT_AGAIN(Barrier, barrier, 1)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_AGAIN, Allreduce, allreduce, 6)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_AGAIN, Bcast, broadcast, 5)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_AGAIN, Reduce, reduce, 7)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Scan, scan, 6)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Exscan, exscan, 6)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Allgather, allgather, 7)
+TUTTI_OR_LARGE(TUTTI_MPI_EXPORT, Allgatherv, allgatherv, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Alltoall, alltoall, 7)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_LEFT, Alltoallv, alltoallv, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Gather, gather, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_LEFT, Gatherv, gatherv, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Scatter, scatter, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_LEFT, Scatterv, scatterv, 9)
+TUTTI_OR_LARGE(TUTTI_MPI_EXPORT, Reduce_scatter, reduce_scatter, 6)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Reduce_scatter_block, reduce_scatter_block, 6)
+TUTTI_MPI_EXPORT(Ibarrier, ibarrier, 2)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Iallreduce, iallreduce, 7)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Ibcast, ibroadcast, 6)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Ireduce, ireduce, 8)
+TUTTI_MPI_EXPORT(Op_free, op_free, 1)
+TUTTI_MPI_EXPORT(Type_free, type_free, 1)
 
 namespace {
 
@@ -234,43 +197,40 @@ TUTTI_MPI_EXPORT_AROUND(end_before, Finalize, (), ())
 
 namespace {
 
-/// Calls MPI's function, and looks at the info that it has given the communicator which `of`
-/// returns.
-template <class Communicator, class... Arguments>
-int inform_after(Communicator&& of, Word info, int (*function)(Arguments...),
+/// Which arguments of a function are a communicator and the info that it gets.
+struct Informed {
+  std::size_t communicator;
+  bool is_address;  // of the communicator, which is made
+  std::size_t info;
+};
+constexpr Informed itself{0, false, 1}, duplicate{2, true, 1}, part{4, true, 3};
+
+/// Calls MPI's function, and looks at the info then.
+template <class... Arguments>
+int inform_after(const Informed& which, int (*function)(Arguments...),
                  WordFor<Arguments>... words) {
   const bool is_new = !is_passing;
   const Passage passage;
   const auto whole_words = reinterpret_cast<void (*)()>(function);
   const int result = reinterpret_cast<int (*)(WordFor<Arguments>...)>(whole_words)(words...);
-  if (is_new && result == MPI_SUCCESS && interposer().has_communicators())
-    interposer().heed(of(), argument<MPI_Info>(info));
+  if (!is_new || result != MPI_SUCCESS || !interposer().has_communicators()) return result;
+  const Word all[] = {words...};
+  const Word communicator = all[which.communicator];
+  interposer().heed(
+      which.is_address ? *argument<MPI_Comm*>(communicator) : argument<MPI_Comm>(communicator),
+      argument<MPI_Info>(all[which.info]));
   return result;
-}
-
-MPI_Comm communicator_at(Word address) noexcept {
-  return *argument<MPI_Comm*>(address);
 }
 
 }  // namespace
 
-// As TUTTI_MPI_EXPORT: TUTTI_MPI_EXPORT_INFORMING(name, communicator, info, (parameters),
-// arguments...)
-#define TUTTI_MPI_EXPORT_INFORMING(name, communicator, info, parameters, ...)              \
-  extern "C" int tutti_exported_MPI_##name parameters __asm__("MPI_" #name);               \
-  extern "C" int tutti_exported_PMPI_##name parameters __asm__("PMPI_" #name);             \
-  extern "C" int tutti_exported_MPI_##name parameters {                                    \
-    return inform_after([&] { return communicator; }, info, next_mpi().name, __VA_ARGS__); \
-  }                                                                                        \
-  extern "C" int tutti_exported_PMPI_##name parameters {                                   \
-    return inform_after([&] { return communicator; }, info, own_mpi().name, __VA_ARGS__);  \
-  }
+#define TUTTI_INFORM(mpi, name, which, ...) return inform_after(which, mpi().name, __VA_ARGS__);
+#define TUTTI_MPI_EXPORT_INFORMING(name, which, number) \
+  TUTTI_MPI_EXPORT_BY(TUTTI_INFORM, name, which, number)
 
-TUTTI_MPI_EXPORT_INFORMING(Comm_set_info, argument<MPI_Comm>(a), b, (Word a, Word b), a, b)
-TUTTI_MPI_EXPORT_INFORMING(Comm_dup_with_info, communicator_at(c), b, (Word a, Word b, Word c), a,
-                           b, c)
-TUTTI_MPI_EXPORT_INFORMING(Comm_split_type, communicator_at(e), d,
-                           (Word a, Word b, Word c, Word d, Word e), a, b, c, d, e)
+TUTTI_MPI_EXPORT_INFORMING(Comm_set_info, itself, 2)
+TUTTI_MPI_EXPORT_INFORMING(Comm_dup_with_info, duplicate, 3)
+TUTTI_MPI_EXPORT_INFORMING(Comm_split_type, part, 5)
 
 int tutti_mpi_calls(const char* function, unsigned long long* taken, unsigned long long* passed) {
   // Where this library is there twice, the last one takes the calls.
