@@ -1,5 +1,6 @@
 // tutti-info: devices, limits, processors and settings as tutti sees them, and what it would
-// choose; the plan of any collective, and the table of settings, which need no device.
+// choose; the plan of any collective, and the table of settings, which need no device; what a
+// process that may hang is doing.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <tutti/status.hpp>
 
+#include "microbench/attach.hpp"
 #include "microbench/command_line.hpp"
 #include "microbench/info.hpp"
 #include "microbench/launch.hpp"
@@ -77,17 +79,31 @@ int run_program(std::span<const char* const> arguments) {
   CommandLine& settings = line.add_command(
       "settings", "Prints every TUTTI_* variable: its values, its default, and what it decides.");
   settings.add("--format", settings_format, "table, json or markdown (docs/settings.md)");
+  std::string process, attach_format = "table";
+  CommandLine& attaching = line.add_command("attach",
+                                            "Prints what the operations of a process are doing, "
+                                            "which may hang: their calls, rounds, and\n"
+                                            "whom they wait for.  It need not know of it.");
+  attaching.add("PID", process, "id of a process of this user, on this host");
+  attaching.add("--format", attach_format, "table or json");
   if (const std::optional<std::string> help = line.parse(arguments)) {
     std::fputs(help->c_str(), stdout);
     return 0;
   }
-  if (!plan.is_given() && !settings.is_given()) return print_machine(format);
-  const char* const command = plan.is_given() ? "plan" : "settings";
+  if (!plan.is_given() && !settings.is_given() && !attaching.is_given())
+    return print_machine(format);
+  const char* const command = plan.is_given()       ? "plan"
+                              : settings.is_given() ? "settings"
+                                                    : "attach";
   if (line.is_given("--format"))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--format=\"{0}\" before {1}: expected after it; use tutti-info {1} "
                             "--format {0}",
                             format, command));
+  if (attaching.is_given()) {
+    std::fputs(attach(process, attach_format).c_str(), stdout);
+    return 0;
+  }
   return plan.is_given() ? run_plan(words) : print_settings(settings_format);
 }
 

@@ -39,6 +39,11 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
     if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);
     return 0;
   }
+  return peek_peer_memory(process, from, into, bytes);
+}
+
+int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
+                     std::size_t bytes) noexcept {
   while (bytes > 0) {
     const iovec here{into, bytes};
     const iovec there = piece(from, bytes);

@@ -18,6 +18,11 @@ namespace tutti::shm {
 int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept;
 
+/// Likewise, of memory that its owner may be writing: what is read may be old in parts.  Ranks that
+/// are threads read through the system, too.
+int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
+                     std::size_t bytes) noexcept;
+
 /// A process of this node whose memory is read.  The system gives out ids again, so a reading also
 /// reads, in the same system call and thus from the same memory, the nonce with which the process's
 /// mapping begins; unless that was done less than a millisecond ago: ids are given out in turn, and

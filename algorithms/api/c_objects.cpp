@@ -327,6 +327,15 @@ tutti_status tutti_progress(tutti_communicator* communicator) {
   return static_cast<tutti_status>(communicator->value.progress());
 }
 
+size_t tutti_report(const tutti_communicator* communicator, int32_t as_json, char* text,
+                    size_t bytes) {
+  return write_text(text, bytes, [&] {
+    return communicator == nullptr
+               ? std::string()
+               : communicator->value.report(as_json != 0 ? ReportFormat::json : ReportFormat::text);
+  });
+}
+
 tutti_status tutti_get_failure(const tutti_communicator* communicator, tutti_failure* failure) {
   if (communicator == nullptr) return TUTTI_INVALID_ARGUMENT;
   const Failure& first = communicator->value.failure();
@@ -403,6 +412,12 @@ int32_t tutti_in_flight(const tutti_operation* operation) {
 
 tutti_status tutti_operation_free(tutti_operation* operation) {
   return free_object(operation);
+}
+
+tutti_status tutti_set_label(tutti_operation* operation, const char* label) {
+  if (operation == nullptr) return TUTTI_INVALID_ARGUMENT;
+  operation->value.set_label(label == nullptr ? "" : label);
+  return TUTTI_OK;
 }
 
 size_t tutti_describe(const tutti_operation* operation, char* text, size_t bytes) {

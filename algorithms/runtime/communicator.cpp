@@ -17,6 +17,7 @@
 
 #include "bootstrap/node_map.hpp"
 #include "runtime/operation.hpp"
+#include "runtime/report.hpp"
 #include "runtime/wait_policy.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
@@ -268,6 +269,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
 void Communicator::Implementation::retire(
     std::unique_ptr<Operation::Implementation> operation) noexcept {
   reap();
+  operation->unpublish();
   if (operation->execution.in_flight || failed() || operation->collect_credits()) return;
   if (!operation->plan.zero_copy) operation->give_back_buffers(false);
   try {
@@ -410,8 +412,10 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
   if (own_exchange) std::strcpy(who, "a rank of another part");
   if (peer != no_rank) std::snprintf(who, sizeof who, "rank %u", index_of(peer));
   if (met_by)
-    std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s (%s #%u, call %llu, round %u)",
-                  name_of(status), who, what, met_by->name, met_by->ordinal,
+    std::snprintf(failure.text, sizeof failure.text,
+                  "%s: %s: %s (%s #%u%s%s%s, call %llu, round %u)", name_of(status), who, what,
+                  met_by->name, met_by->ordinal, *met_by->record.label != 0 ? " \"" : "",
+                  met_by->record.label, *met_by->record.label != 0 ? "\"" : "",
                   static_cast<unsigned long long>(failure.sequence), failure.round);
   else
     std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s", name_of(status), who, what);
@@ -531,6 +535,11 @@ Status Communicator::progress() noexcept {
   implementation_->context.progress();
   implementation_->liveness.check_now_and_then();
   return implementation_->failure.status;
+}
+
+std::string Communicator::report(ReportFormat format) const {
+  implementation_->require_own();
+  return runtime::report_of(*implementation_, format);
 }
 
 const Failure& Communicator::failure() const noexcept {

@@ -62,6 +62,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // Whether segments, and whether segments of Scope::node, were allocated; the same on all ranks.
   bool has_segments = false, has_node_segments = false;
   std::uint32_t live_operations = 0;
+  std::vector<Operation::Implementation*> operations;  // of its users, in order of creation
   Failure failure;
   /// Operations that are destroyed for their user, and whose peers may still read what they sent.
   std::vector<std::unique_ptr<Operation::Implementation>> retired;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -10,6 +11,7 @@
 #include "engine/advance.hpp"
 #include "runtime/liveness.hpp"
 #include "runtime/operation.hpp"
+#include "runtime/report.hpp"
 
 namespace tutti {
 namespace {
@@ -20,6 +22,9 @@ namespace {
 constexpr Timeout farewell_timeout = std::chrono::seconds(1);
 
 static_assert(verbs::Arena::header_bytes >= shm::OfferedMapping::header_bytes);
+static_assert(runtime::ActivityBoard::offset >= shm::SleepBoard::offset + sizeof(shm::SleepBoard));
+static_assert(runtime::ActivityBoard::offset + sizeof(runtime::ActivityBoard) <=
+              verbs::Arena::header_bytes);
 
 std::uint64_t random_key() {
   std::random_device source;
@@ -39,6 +44,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block}}),
       offered(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
+      activity(fabric.arena().mapping()->data()),
       clock(fabric.port().driver().clock()),
       found_table(runtime::find_table(settings, fabric.port())) {
   fabric.learn(runtime::found_placement(found_table));
@@ -51,6 +57,10 @@ Context::Implementation::Implementation(const ContextOptions& given)
     staging_ring.emplace(fabric.arena().set_aside(bytes), bytes);
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())
     sleeper.emplace(fabric.arena().mapping());
+  if (settings.report_signal != 0) {
+    runtime::report_on_signal(settings.report_signal);
+    reports_printed = runtime::report_signals();
+  }
   if (!clock.is_simulated()) return;
   if (settings.ranks_per_node.empty()) settings.ranks_per_node = {1};
   // What a probe finds depends on the machine, which virtual time does not.
@@ -75,6 +85,18 @@ const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "the arena of a rank of this node");
   return *neighbour_arenas.emplace(process, NeighbourArena{theirs.mapping, std::move(region)})
               .first->second.region;
+}
+
+void Context::Implementation::print_reports_slow() noexcept {
+  reports_printed = runtime::report_signals();
+  try {
+    std::string text;
+    for (const Communicator::Implementation* communicator : communicators)
+      text += runtime::report_of(*communicator, ReportFormat::text);
+    std::fputs(text.c_str(), stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti: no report: %s\n", error.what());
+  }
 }
 
 void Context::Implementation::disown_slow() noexcept {

@@ -13,8 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/activity.hpp"
 #include "runtime/fork_mark.hpp"
 #include "runtime/neighbourhood.hpp"
+#include "runtime/report_signal.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/tuning_table.hpp"
 #include "shm/offered_mapping.hpp"
@@ -42,6 +44,8 @@ struct TUTTI_HIDDEN Context::Implementation {
   std::optional<shm::StagingRing> staging_ring;  // at the begin of the arena; if that is not small
   std::optional<shm::Sleeper> sleeper;           // with WaitPolicy::block, unless time is simulated
   shm::Wakers wakers;                            // of neighbours that sleep
+  runtime::Activity activity;                    // what its operations do, for whoever asks
+  std::uint32_t reports_printed = 0;             // of those that were asked for by signals
   /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until
   /// the context is destroyed, as this rank's own arena does: a peer may see the effect of what it
   /// has written before its device has received the acknowledgement.
@@ -84,6 +88,12 @@ struct TUTTI_HIDDEN Context::Implementation {
   void sleep(runtime::Liveness& watched, Timeout now, Timeout at_most) noexcept;
   /// Whether operations that are destroyed for their users still wait for their peers to read.
   bool has_retired() const noexcept;
+  /// Prints the reports of its communicators if a signal has asked for them.
+  void report_if_asked() noexcept {
+    if (settings.report_signal != 0 && reports_printed != runtime::report_signals()) [[unlikely]]
+      print_reports_slow();
+  }
+  void print_reports_slow() noexcept;
   /// Tells the communicators of which connections have failed.
   void hear_failures_slow() noexcept;
 };

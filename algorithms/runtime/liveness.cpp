@@ -42,6 +42,7 @@ void Liveness::alarm(Timeout now) noexcept {
 }
 
 void Liveness::check(Timeout now) noexcept {
+  communicator_.context.report_if_asked();
   if (communicator_.failed() || now < next_check_) return;
   const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
   next_check_ = now + (is_calm ? liveness_interval : suspicion_interval);

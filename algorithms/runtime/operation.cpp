@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -83,6 +84,7 @@ Operation::Implementation::Implementation(Communicator::Implementation& owner, p
 
 Operation::Implementation::~Implementation() {
   Context::Implementation& context = communicator.context;
+  unpublish();
   if (execution.in_flight)
     communicator.fail_all({Incident::Kind::aborted, communicator.exchange.self()},
                           "an operation was destroyed in flight", this);
@@ -245,9 +247,50 @@ Status Operation::Implementation::wait(Timeout timeout) noexcept {
   return execution.in_flight ? wait_slow(timeout) : settled();
 }
 
+void Operation::Implementation::publish() {
+  record.communicator = communicator.id;
+  record.ordinal = ordinal;
+  record.rank = index_of(communicator.exchange.self());
+  record.rank_count = communicator.exchange.rank_count();
+  record.round_count = static_cast<std::uint32_t>(plan.per_round.size());
+  std::snprintf(record.collective, sizeof record.collective, "%s", name);
+  communicator.operations.push_back(this);
+  communicator.context.activity.add(record, execution);
+}
+
+void Operation::Implementation::unpublish() noexcept {
+  if (std::erase(communicator.operations, this) > 0) communicator.context.activity.remove(record);
+}
+
+/// While it exists, the record of an operation says that its user waits for it.
+class Operation::Implementation::Waiting {
+ public:
+  Waiting(Implementation& operation, Timeout begin) noexcept
+      : operation_(operation), is_real_(!operation.communicator.context.clock.is_simulated()) {
+    operation_.record.is_waiting = 1;
+    // A program that waits by turns has waited since the first of them.
+    if (stood_at() != operation_.stands_at) progress_at(begin);
+  }
+  ~Waiting() { operation_.record.is_waiting = 0; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  void progress_at(Timeout now) noexcept {
+    operation_.stands_at = stood_at();
+    if (is_real_) operation_.record.stands_since = now.count();
+  }
+
+ private:
+  std::uint64_t stood_at() const noexcept { return operation_.communicator.context.position(); }
+
+  Implementation& operation_;
+  bool is_real_;
+};
+
 Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
   Context::Implementation& context = communicator.context;
   const Timeout begin = context.clock.now();
+  Waiting waiting(*this, begin);
   const Deadline deadline = Deadline::after(timeout, begin);
   const unsigned polls_max =
       context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
@@ -262,7 +305,10 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
     }
     const Timeout now = context.clock.now();
     const std::uint64_t before = std::exchange(position, context.position());
-    if (completions > 0 || position != before) last_progress = now;
+    if (completions > 0 || position != before) {
+      last_progress = now;
+      waiting.progress_at(now);
+    }
     communicator.liveness.check(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;
@@ -286,17 +332,9 @@ Rank Operation::Implementation::one_who_left() const noexcept {
   return communicator.exchange.has_left(next.peer) ? next.peer : no_rank;
 }
 
-std::string Operation::Implementation::describe() const {
-  std::string text = std::string(name) + " #" + std::to_string(ordinal) + ", call " +
-                     std::to_string(execution.call());
-  if (communicator.settled() != Status::ok) return text + ": " + communicator.failure.text;
-  if (!execution.in_flight) return text + ": not in flight";
-  if (ring()) return text + ": " + ring()->missing();
-  if (execution.chunk_count > 1)
-    text += ", chunk " + std::to_string(execution.chunk()) + " of " +
-            std::to_string(execution.chunk_count);
-  text += ", round " + std::to_string(round()) + " of " + std::to_string(plan.per_round.size());
-  std::string missing;
+std::vector<Rank> Operation::Implementation::missing_ranks() const {
+  std::vector<Rank> missing;
+  if (ring() || !execution.in_flight) return missing;
   for (std::size_t i = execution.next; i < execution.steps.size(); ++i) {
     const plan::Step& step = execution.steps[i];
     const bool waits =
@@ -306,8 +344,24 @@ std::string Operation::Implementation::describe() const {
     const runtime::JoinedFabric joined{communicator.context.fabric};
     if (joined.arrived(channel, execution.parity(), step.slot)) continue;
     if (stale() && stale()->has_come(step.slot, execution.sequence)) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
+    missing.push_back(step.peer);
   }
+  return missing;
+}
+
+std::string Operation::Implementation::describe() const {
+  std::string text =
+      runtime::name_of(name, ordinal, record.label) + ", call " + std::to_string(execution.call());
+  if (communicator.settled() != Status::ok) return text + ": " + communicator.failure.text;
+  if (!execution.in_flight) return text + ": not in flight";
+  if (ring()) return text + ": " + ring()->missing();
+  if (execution.chunk_count > 1)
+    text += ", chunk " + std::to_string(execution.chunk()) + " of " +
+            std::to_string(execution.chunk_count);
+  text += ", round " + std::to_string(round()) + " of " + std::to_string(plan.per_round.size());
+  std::string missing;
+  for (const Rank rank : missing_ranks())
+    missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(rank));
   if (!missing.empty()) return text + ": waiting for ranks " + missing;
   const plan::Step& next = execution.steps[execution.next];
   if (next.action == plan::Action::await_sent)
@@ -395,6 +449,10 @@ Status Operation::wait(Timeout timeout) noexcept {
 
 bool Operation::in_flight() const noexcept {
   return implementation_->execution.in_flight && !implementation_->is_inherited();
+}
+
+void Operation::set_label(std::string_view label) noexcept {
+  implementation_->record.set_label(label);
 }
 
 std::string Operation::describe() const {

@@ -16,6 +16,7 @@
 #include "engine/execution.hpp"
 #include "engine/stale.hpp"
 #include "plan/core/plan.hpp"
+#include "runtime/activity.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/joined_fabric.hpp"
 #include "runtime/segment.hpp"
@@ -35,6 +36,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   Communicator::Implementation& communicator;
   plan::Plan plan;
   const char* name;  // of the collective
+  runtime::OperationRecord record;
   std::uint32_t ordinal;
   runtime::JoinedChannel channel;
   std::uint32_t channel_id = 0;
@@ -114,6 +116,12 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;
   std::string describe() const;
+  /// Of which ranks messages are missing that its round needs; empty along the ring of nodes.
+  std::vector<Rank> missing_ranks() const;
+  /// Tells others of it, now that it is complete.
+  void publish();
+  /// Its user is done with it.
+  void unpublish() noexcept;
   /// Whether its user's buffers lie in segments that are registered.
   bool is_in_segments() const noexcept;
   std::string explanation() const;
@@ -124,6 +132,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// What else such calls do when they have begun.
   void begin_otherwise() noexcept;
   Status wait_slow(Timeout timeout) noexcept;
+  class Waiting;
+  std::uint64_t stands_at = 0;  // Context::Implementation::position(), when a wait last looked
 };
 
 namespace runtime {

@@ -1,5 +1,7 @@
 #include "runtime/settings.hpp"
 
+#include <signal.h>
+
 #include <unistd.h>
 #include <charconv>
 #include <chrono>
@@ -65,6 +67,32 @@ decltype(last) parse_name(std::string_view text, const std::string& origin) {
     names += (names.empty() ? "" : value == last ? " or " : ", ") + std::string(name_of(value));
   }
   refuse(origin, text, names);
+}
+
+/// "USR1" or "SIGUSR1".
+int parse_signal(std::string_view text, const std::string& origin) {
+  const std::string_view name = text.starts_with("SIG") ? text.substr(3) : text;
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    const char* const known = ::sigabbrev_np(signal);
+    if (known != nullptr && name == known) return signal;
+  }
+  refuse(origin, text, "the name of a signal, such as USR1");
+}
+
+/// Whether a program may wait for it, and go on when it has come.
+bool may_be_handled(int signal) noexcept {
+  switch (signal) {
+    case SIGKILL:
+    case SIGSTOP:
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGABRT:
+      return false;
+    default:
+      return signal >= 0 && signal <= SIGRTMAX;
+  }
 }
 
 }  // namespace
@@ -231,6 +259,10 @@ ContextSettings context_settings(const ContextOptions& given) {
                       "free, or keep (results have the bits that they have without a file)"));
   settle(settings.tuning_appends, given.tuning_appends, "TUTTI_TUNING_APPEND",
          one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
+  settle(settings.report_signal, given.report_signal, "TUTTI_REPORT_SIGNAL", parse_signal);
+  if (!may_be_handled(settings.report_signal))
+    refuse("TUTTI_REPORT_SIGNAL (or report_signal in code)", std::to_string(settings.report_signal),
+           "a signal after which a program goes on, such as USR1");
   // Whoever emulates a network wants messages to travel through it.
   const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
   if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};

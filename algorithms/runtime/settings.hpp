@@ -57,6 +57,7 @@ struct ContextSettings {
   std::string tuning_file;  // empty: looked for
   bool tuning_keeps_bits = false;
   bool tuning_appends = false;
+  int report_signal = 0;        // 0: none
   std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 

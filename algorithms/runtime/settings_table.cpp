@@ -97,6 +97,12 @@ constexpr Setting table[] = {
      "places writes in order, or a tuning file which says that this one was seen to do so "
      "(tutti-tune). republished: the rank that polls writes them. automatic takes words on the "
      "software device alone. All ranks must agree."},
+    {messages, "TUTTI_REPORT_SIGNAL", "the name of a signal, e.g. USR1", "none",
+     "On which signal a process prints what its operations are doing.",
+     "The report is that of Communicator::report(), for each communicator, on standard error. It "
+     "is printed by whoever waits or tests in the library, within a tenth of a second. A handler "
+     "that the program has installed before is called, too. tutti-info attach looks at a process "
+     "from outside, also at one that does not wait in the library."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "

@@ -52,6 +52,8 @@ enum class SharedNotifications : std::uint8_t {
   republished,  // the rank to which a connection leads writes the words when it polls
 };
 
+enum class ReportFormat : std::uint8_t { text, json };
+
 /// By what the ranks choose their schedules (docs/choosing_and_tuning.md).
 enum class TuningMode : std::uint8_t {
   file,        // a tuning file, if there is one for this machine; else prices on a network of the
@@ -136,6 +138,9 @@ struct ContextOptions {
   /// operation is made all the same where that fails; Operation::explanation() says why.  Default:
   /// false.
   std::optional<bool> tuning_appends = {};
+  /// A signal, such as SIGUSR1, on which this process prints the reports of its communicators on
+  /// standard error, once it waits or tests in the library.  Default: none.
+  std::optional<int> report_signal = {};
 };
 
 /// Owns the device, the arena, completion queues and the connections, one for each peer process
@@ -231,6 +236,14 @@ class TUTTI_EXPORT Communicator {
 
   /// The first failure; its status is `ok` while there is none.
   const Failure& failure() const noexcept;
+
+  /// What the operations of this communicator are doing, in the order in which they were made: how
+  /// many calls, which round, for how long there was no progress, which ranks are missing.  Of
+  /// those of this node also what they do at this moment: whether their process runs, is stopped or
+  /// has ended, and which call of which operation they are in.  Lines for people, or a JSON object.
+  /// Asks no other rank, so that it also answers where they hang.  Allocates; not for the data
+  /// path.
+  std::string report(ReportFormat format = ReportFormat::text) const;
 
   struct Implementation;
   explicit Communicator(std::unique_ptr<Implementation>) noexcept;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tutti/export.hpp"
@@ -43,6 +44,10 @@ class TUTTI_EXPORT Operation {
   Status wait(Timeout timeout) noexcept;
 
   bool in_flight() const noexcept;
+
+  /// Gives it a name of the program's, which describe(), reports and failures show: what it is for,
+  /// or where it was made.  At most 63 bytes; what is longer is cut.  Ranks may differ.
+  void set_label(std::string_view label) noexcept;
 
   /// One line for people: operation, sequence number, round and the ranks still missing.
   /// Allocates; not for the data path.

@@ -245,6 +245,11 @@ TUTTI_EXPORT tutti_status tutti_synchronize(tutti_communicator* communicator,
  * communicator's failure. */
 TUTTI_EXPORT tutti_status tutti_progress(tutti_communicator* communicator);
 
+/* What the operations of a communicator are doing, and what the missing ranks of this node do at
+ * this moment: lines for people or, unless as_json is 0, a JSON object.  Asks no other rank.  Not
+ * for the data path. */
+TUTTI_EXPORT size_t tutti_report(const tutti_communicator* communicator, int32_t as_json,
+                                 char* text, size_t bytes);
 /* The first failure of the communicator, whose status is also returned; TUTTI_OK while there is
  * none. */
 TUTTI_EXPORT tutti_status tutti_get_failure(const tutti_communicator* communicator,
@@ -403,6 +408,9 @@ TUTTI_EXPORT int32_t tutti_in_flight(const tutti_operation* operation); /* 1 or 
 /* Aborts its communicator if the operation is in flight, also after TUTTI_TIMED_OUT. */
 TUTTI_EXPORT tutti_status tutti_operation_free(tutti_operation* operation);
 
+/* Gives it a name of the program's, which descriptions, reports and failures show; at most 63
+ * bytes, and NULL for none. */
+TUTTI_EXPORT tutti_status tutti_set_label(tutti_operation* operation, const char* label);
 /* Operation, sequence number, round and the ranks still missing.  Not for the data path. */
 TUTTI_EXPORT size_t tutti_describe(const tutti_operation* operation, char* text, size_t bytes);
 TUTTI_EXPORT size_t tutti_algorithm(const tutti_operation* operation, char* text, size_t bytes);

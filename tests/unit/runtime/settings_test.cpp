@@ -106,6 +106,9 @@ TEST_F(Settings, tuning_is_one_of_a_few_words) {
   EXPECT_FALSE(runtime::context_settings({}).tuning_appends);
   EXPECT_TRUE(runtime::context_settings({.tuning_appends = true}).tuning_appends);
   EXPECT_EQ(runtime::context_settings({.tuning = TuningMode::model}).tuning, TuningMode::model);
+  EXPECT_EQ(runtime::context_settings({}).report_signal, 0);
+  expect_refused("TUTTI_REPORT_SIGNAL", "7x", "expected the name of a signal, such as USR1");
+  expect_refused("TUTTI_REPORT_SIGNAL", "KILL", "expected a signal after which a program goes on");
   expect_refused("TUTTI_TUNING", "on", "expected file, model, first_call or off");
   expect_refused("TUTTI_TUNING", "", "expected file, model, first_call or off");
   expect_refused("TUTTI_TUNING_BITS", "1", "expected free, or keep");

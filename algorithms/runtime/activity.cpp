@@ -1,0 +1,164 @@
+#include "runtime/activity.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <tutti/detail/clock.hpp>
+
+#include "engine/execution.hpp"
+#include "shm/peer_memory.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+/// More operations than these are not read: the list may be changing, or be broken.
+constexpr std::size_t records_max = 10'000;
+
+std::uint64_t address_of(const void* object) noexcept {
+  return reinterpret_cast<std::uintptr_t>(object);
+}
+
+template <class T>
+int read_from(std::int32_t process, std::uint64_t at, T& into) noexcept {
+  return shm::peek_peer_memory(process, at, reinterpret_cast<std::byte*>(&into), sizeof into);
+}
+
+const char* word_of(char state) noexcept {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+    case 'I':
+      return "sleeping";
+    case 'D':
+      return "in a system call";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+    case 'X':
+      return "dead";
+    default:
+      return "";
+  }
+}
+
+/// By the system, "" if it does not say.
+std::string state_of(std::int32_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return ::access("/proc/self", F_OK) == 0 ? "gone" : "";
+  // Behind the name, which may hold anything.
+  const std::size_t end = line.rfind(')');
+  return end == std::string::npos || end + 2 >= line.size() ? "" : word_of(line[end + 2]);
+}
+
+std::string text_from(const char* text, std::size_t room) {
+  return std::string(text, ::strnlen(text, room));
+}
+
+/// What is awaited next, of an operation in flight.
+void read_position(std::int32_t process, const OperationRecord& record, SeenOperation& seen) {
+  std::uint64_t next = 0;
+  plan::Step step;
+  if (read_from(process, record.next_step, next) != 0 || next >= record.step_count ||
+      read_from(process, record.steps + next * sizeof step, step) != 0)
+    return;
+  seen.round = step.round;
+  const bool waits = step.action == plan::Action::await ||
+                     step.action == plan::Action::await_credit ||
+                     step.action == plan::Action::await_sent;
+  if (waits) seen.awaited = step.peer;
+}
+
+SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
+  SeenOperation seen{.communicator = record.communicator,
+                     .ordinal = record.ordinal,
+                     .rank = record.rank,
+                     .rank_count = record.rank_count,
+                     .collective = text_from(record.collective, sizeof record.collective),
+                     .label = text_from(record.label, sizeof record.label),
+                     .is_waiting = record.is_waiting != 0,
+                     .round_count = record.round_count};
+  std::uint64_t sequence = 0;
+  bool is_in_flight = false;
+  if (read_from(process, record.sequence, sequence) == 0)
+    seen.call =
+        (sequence + record.chunk_count - 1) / std::max<std::uint64_t>(record.chunk_count, 1);
+  if (read_from(process, record.in_flight, is_in_flight) == 0) seen.is_in_flight = is_in_flight;
+  if (!seen.is_in_flight) return seen;
+  read_position(process, record, seen);
+  if (seen.is_waiting && record.stands_since != 0)
+    seen.stands_for = std::max(detail::now() - Timeout(record.stands_since), Timeout::zero());
+  return seen;
+}
+
+}  // namespace
+
+void OperationRecord::set_label(std::string_view text) noexcept {
+  const std::size_t length = std::min(text.size(), sizeof label - 1);
+  std::memset(label, 0, sizeof label);
+  std::memcpy(label, text.data(), length);
+}
+
+Activity::Activity(std::byte* page) noexcept
+    : board_(reinterpret_cast<ActivityBoard*>(page + ActivityBoard::offset)) {
+  board_->process = static_cast<std::uint64_t>(::getpid());
+  board_->newest = 0;
+  std::atomic_ref(board_->layout).store(ActivityBoard::current_layout, std::memory_order_release);
+}
+
+void Activity::add(OperationRecord& record, const engine::Execution& execution) noexcept {
+  record.chunk_count = execution.chunk_count;
+  record.step_count = execution.steps.size();
+  record.sequence = address_of(&execution.sequence);
+  record.in_flight = address_of(&execution.in_flight);
+  record.next_step = address_of(&execution.next);
+  record.steps = address_of(execution.steps.data());
+  record.next = board_->newest;
+  std::atomic_ref(board_->newest).store(address_of(&record), std::memory_order_release);
+}
+
+void Activity::remove(const OperationRecord& record) noexcept {
+  std::uint64_t* link = &board_->newest;
+  while (*link != 0 && *link != address_of(&record))
+    link = &reinterpret_cast<OperationRecord*>(*link)->next;
+  if (*link != 0) std::atomic_ref(*link).store(record.next, std::memory_order_release);
+}
+
+SeenProcess look_at(std::int32_t process, const std::byte* page) {
+  SeenProcess seen{.process = process, .state = state_of(process)};
+  ActivityBoard board;
+  std::memcpy(&board, page + ActivityBoard::offset, sizeof board);
+  if (board.layout != ActivityBoard::current_layout) {
+    seen.unreadable = "it has another version of the library";
+    return seen;
+  }
+  std::uint64_t at = board.newest;
+  for (std::size_t i = 0; at != 0 && i < records_max; ++i) {
+    OperationRecord record;
+    if (const int problem = read_from(process, at, record); problem != 0) {
+      if (i == 0)
+        seen.unreadable = std::string("its memory cannot be read: ") + std::strerror(problem);
+      break;
+    }
+    if (record.magic != OperationRecord::magic_number) break;  // the list has changed meanwhile
+    seen.operations.push_back(seen_of(process, record));
+    at = record.next;
+  }
+  std::reverse(seen.operations.begin(), seen.operations.end());
+  return seen;
+}
+
+std::string name_of(std::string_view collective, std::uint32_t ordinal, std::string_view label) {
+  std::string name = std::string(collective) + " #" + std::to_string(ordinal);
+  if (!label.empty()) name += " \"" + std::string(label) + "\"";
+  return name;
+}
+
+}  // namespace tutti::runtime

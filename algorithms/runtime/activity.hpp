@@ -1,0 +1,112 @@
+// What the operations of a process are doing, in memory that other processes of its host may read
+// (process_vm_readv): for reports, and for programs that look at a process which hangs.
+//
+//   first page of the mapping          memory of the process
+//   ActivityBoard: newest  ----------> OperationRecord: next ---> OperationRecord: next ---> ...
+//                                        where its position is --> Execution, steps of the plan
+//
+// Calls write nothing for it: a record says where the position of its operation is.  Only a rank
+// that waits for long adds since when it has stood still.  Whoever reads sees values that change
+// meanwhile, which is good enough to be shown to people, and for nothing else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tutti/timeout.hpp>
+#include <tutti/types.hpp>
+#include <type_traits>
+#include <vector>
+
+#include "plan/core/plan.hpp"
+
+namespace tutti::engine {
+struct Execution;
+}
+
+namespace tutti::runtime {
+
+/// What is told of an operation.  Its owner writes it, others read a copy.
+struct OperationRecord {
+  static constexpr std::uint64_t magic_number = 0x636572206f747574;
+  static constexpr std::size_t label_bytes = 64;
+
+  std::uint64_t magic = magic_number;
+  std::uint64_t next = 0;  // address of the next record; 0: none
+  std::uint64_t communicator = 0;
+  std::uint32_t ordinal = 0;
+  std::uint32_t rank = 0, rank_count = 0;
+  std::uint32_t round_count = 0;
+  char collective[32] = {};
+  char label[label_bytes] = {};
+  std::uint64_t chunk_count = 1;
+  std::uint64_t step_count = 0;
+  // Addresses in the owner's memory.
+  std::uint64_t sequence = 0, in_flight = 0, next_step = 0, steps = 0;
+  // What a wait adds when it has lasted for some microseconds.
+  std::uint32_t is_waiting = 0;
+  std::uint32_t unused = 0;
+  std::int64_t stands_since = 0;  // by the monotonic clock, in nanoseconds; 0: not seen to stand
+
+  void set_label(std::string_view label) noexcept;
+};
+static_assert(std::is_trivially_copyable_v<OperationRecord>);
+
+/// Lies in the first page of a mapping, behind what ranks measure there and how they sleep.
+struct ActivityBoard {
+  static constexpr std::size_t offset = 2304;
+  /// Processes with records of another kind tell each other nothing.
+  static constexpr std::uint64_t current_layout =
+      std::uint64_t{1} << 48 | sizeof(OperationRecord) << 16 | sizeof(plan::Step);
+
+  std::uint64_t layout;
+  std::uint64_t newest;   // address of a record, 0: none
+  std::uint64_t process;  // id in the owner's namespace
+};
+
+/// The records of a context, in the order in which the operations were made, the newest first.  One
+/// thread at a time.
+class Activity {
+ public:
+  /// `page`: of the memory that this process offers to its node, zeroed.
+  explicit Activity(std::byte* page) noexcept;
+
+  void add(OperationRecord& record, const engine::Execution& execution) noexcept;
+  void remove(const OperationRecord& record) noexcept;
+
+ private:
+  ActivityBoard* board_;
+};
+
+/// What was seen of an operation of some process.
+struct SeenOperation {
+  std::uint64_t communicator = 0;
+  std::uint32_t ordinal = 0;
+  std::uint32_t rank = 0, rank_count = 0;
+  std::string collective = {}, label = {};
+  std::uint64_t call = 0;  // how many were started
+  bool is_in_flight = false;
+  bool is_waiting = false;
+  std::optional<std::uint32_t> round = {};  // while in flight, of a schedule that has rounds
+  std::uint32_t round_count = 0;
+  Rank awaited = no_rank;  // whose message is awaited next
+  std::optional<Timeout> stands_for = {};
+};
+
+struct SeenProcess {
+  std::int32_t process = 0;
+  std::string state = {};       // "running", "sleeping", "stopped", ...; empty: not known
+  std::string unreadable = {};  // why its operations could not be read; empty: they could
+  std::vector<SeenOperation> operations = {};  // the oldest first
+};
+
+/// Looks at a process of this host, of whose mapping the first page is at `page`.  Its id here is
+/// `process`.  Never throws but for want of memory.
+SeenProcess look_at(std::int32_t process, const std::byte* page);
+
+/// "allreduce #3 \"residual\"", as operations are called everywhere.
+std::string name_of(std::string_view collective, std::uint32_t ordinal, std::string_view label);
+
+}  // namespace tutti::runtime

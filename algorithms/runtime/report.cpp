@@ -1,0 +1,219 @@
+#include "runtime/report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "runtime/operation.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string seconds_text(Timeout time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(time.count()) / 1e9);
+  return text;
+}
+
+double seconds_of(Timeout time) noexcept {
+  return static_cast<double>(time.count()) / 1e9;
+}
+
+std::string name_of(const SeenOperation& seen) {
+  return runtime::name_of(seen.collective, seen.ordinal, seen.label);
+}
+
+/// Where a call is, and whom it waits for.
+std::string position_text(const SeenOperation& seen) {
+  std::string text;
+  if (seen.round)
+    text += ", round " + std::to_string(*seen.round) + " of " + std::to_string(seen.round_count);
+  if (seen.awaited != no_rank)
+    text += ", needs rank " + std::to_string(index_of(seen.awaited)) + " next";
+  if (seen.stands_for) text += ", no progress for " + seconds_text(*seen.stands_for);
+  return text;
+}
+
+std::string text_of(const SeenOperation& seen) {
+  const std::string text = name_of(seen) + ", call " + std::to_string(seen.call);
+  if (!seen.is_in_flight) return text + ": finished";
+  return text + (seen.is_waiting ? ": waiting" : ": in flight") + position_text(seen);
+}
+
+/// What a rank of this node that is waited for was doing when it was looked at.
+std::string activity_text(const SeenProcess& there, const SeenOperation& ours) {
+  if (there.state == "gone" || there.state == "dead") return "its process has ended";
+  if (!there.unreadable.empty()) return there.unreadable;
+  const auto is_ours = [&](const SeenOperation& one) {
+    return one.communicator == ours.communicator && one.ordinal == ours.ordinal;
+  };
+  const auto same = std::find_if(there.operations.begin(), there.operations.end(), is_ours);
+  if (same == there.operations.end()) return "has this operation no more";
+  if (same->call == ours.call && same->is_in_flight)
+    return "in the same call" + position_text(*same);
+  if (same->call >= ours.call) return "has finished this call";
+  std::string text = "has not started it, " + std::to_string(same->call) + " calls so far";
+  const auto waits =
+      std::find_if(there.operations.begin(), there.operations.end(),
+                   [](const SeenOperation& one) { return one.is_in_flight && one.is_waiting; });
+  return text +
+         (waits == there.operations.end() ? "; does not wait in tutti" : "; " + text_of(*waits));
+}
+
+/// A rank that an operation waits for.
+struct Missing {
+  Rank rank;
+  std::optional<SeenProcess> there;  // of this node
+};
+
+struct Reported {
+  const Operation::Implementation* operation;
+  SeenOperation seen;
+  std::vector<Missing> missing;
+};
+
+Reported reported(const Operation::Implementation& operation) {
+  const engine::Execution& execution = operation.execution;
+  const OperationRecord& record = operation.record;
+  Reported result{.operation = &operation,
+                  .seen = {.communicator = record.communicator,
+                           .ordinal = operation.ordinal,
+                           .rank = record.rank,
+                           .rank_count = record.rank_count,
+                           .collective = operation.name,
+                           .label = record.label,
+                           .call = execution.call(),
+                           .is_in_flight = execution.in_flight,
+                           .is_waiting = record.is_waiting != 0,
+                           .round_count = record.round_count},
+                  .missing = {}};
+  if (!execution.in_flight) return result;
+  if (!execution.steps.empty()) result.seen.round = operation.round();
+  if (record.stands_since != 0)
+    result.seen.stands_for =
+        std::max(detail::now() - Timeout(record.stands_since), Timeout::zero());
+  for (const Rank rank : operation.missing_ranks()) {
+    const NeighbourMapping& theirs = operation.communicator.neighbours.mappings[index_of(rank)];
+    Missing missing{rank, std::nullopt};
+    if (theirs.mapping != nullptr)
+      missing.there = look_at(theirs.card.process, theirs.mapping->data());
+    result.missing.push_back(std::move(missing));
+  }
+  return result;
+}
+
+std::string text_of(const Reported& one) {
+  std::string text = "  " + one.operation->describe();
+  if (one.seen.stands_for) text += ", no progress for " + seconds_text(*one.seen.stands_for);
+  text += "\n";
+  for (const Missing& missing : one.missing) {
+    text += "    rank " + std::to_string(index_of(missing.rank));
+    if (!missing.there) {
+      text += ": of another node; its message has not come\n";
+      continue;
+    }
+    text += " (process " + std::to_string(missing.there->process) +
+            (missing.there->state.empty() ? "" : ", " + missing.there->state) +
+            "): " + activity_text(*missing.there, one.seen) + "\n";
+  }
+  return text;
+}
+
+Json json_of(const SeenOperation& seen) {
+  Json json{{"collective", seen.collective}, {"number", seen.ordinal}};
+  if (!seen.label.empty()) json["label"] = seen.label;
+  json["call"] = seen.call;
+  json["in_flight"] = seen.is_in_flight;
+  json["waiting"] = seen.is_in_flight && seen.is_waiting;
+  if (seen.round) json["round"] = *seen.round;
+  if (seen.round) json["rounds"] = seen.round_count;
+  if (seen.awaited != no_rank) json["next_rank"] = index_of(seen.awaited);
+  if (seen.stands_for) json["no_progress_s"] = seconds_of(*seen.stands_for);
+  return json;
+}
+
+Json json_of_process(const SeenProcess& seen) {
+  Json json{{"process", seen.process}};
+  if (!seen.state.empty()) json["state"] = seen.state;
+  if (!seen.unreadable.empty()) json["unreadable"] = seen.unreadable;
+  json["operations"] = Json::array();
+  for (const SeenOperation& operation : seen.operations) {
+    Json one = json_of(operation);
+    one["rank"] = operation.rank;
+    one["ranks"] = operation.rank_count;
+    json["operations"].push_back(std::move(one));
+  }
+  return json;
+}
+
+Json json_of(const Reported& one) {
+  Json json = json_of(one.seen);
+  json["algorithm"] = one.operation->plan.algorithm;
+  if (!one.seen.is_in_flight) return json;
+  json["text"] = one.operation->describe();
+  json["missing"] = Json::array();
+  for (const Missing& missing : one.missing) {
+    Json rank{{"rank", index_of(missing.rank)}, {"same_node", missing.there.has_value()}};
+    if (missing.there) {
+      rank["seen"] = activity_text(*missing.there, one.seen);
+      rank.update(json_of_process(*missing.there));
+    }
+    json["missing"].push_back(std::move(rank));
+  }
+  return json;
+}
+
+std::string header_text(const Communicator::Implementation& communicator) {
+  const std::size_t self = index_of(communicator.exchange.self());
+  const std::uint32_t nodes = communicator.neighbours.nodes.node_count;
+  return "tutti: rank " + std::to_string(self) + " of " +
+         std::to_string(communicator.exchange.rank_count()) + ", node " +
+         std::to_string(index_of(communicator.neighbours.nodes.node[self])) + " of " +
+         std::to_string(nodes) + ": " +
+         (communicator.failed() ? communicator.failure.text : "no failure") + "\n";
+}
+
+}  // namespace
+
+std::string report_of(const Communicator::Implementation& communicator, ReportFormat format) {
+  std::vector<Reported> all;
+  for (const Operation::Implementation* operation : communicator.operations)
+    all.push_back(reported(*operation));
+  if (format == ReportFormat::text) {
+    std::string text = header_text(communicator);
+    for (const Reported& one : all) text += text_of(one);
+    return text;
+  }
+  const std::size_t self = index_of(communicator.exchange.self());
+  Json json{{"rank", self},
+            {"ranks", communicator.exchange.rank_count()},
+            {"node", index_of(communicator.neighbours.nodes.node[self])},
+            {"nodes", communicator.neighbours.nodes.node_count},
+            {"status", tutti::name_of(communicator.failure.status)}};
+  if (communicator.failed()) json["failure"] = communicator.failure.text;
+  json["operations"] = Json::array();
+  for (const Reported& one : all) json["operations"].push_back(json_of(one));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string text_of(const SeenProcess& seen) {
+  std::string text =
+      "process " + std::to_string(seen.process) + (seen.state.empty() ? "" : ", " + seen.state) +
+      ": " +
+      (seen.unreadable.empty() ? std::to_string(seen.operations.size()) + " operations"
+                               : seen.unreadable) +
+      "\n";
+  for (const SeenOperation& one : seen.operations)
+    text += "  rank " + std::to_string(one.rank) + " of " + std::to_string(one.rank_count) + ": " +
+            text_of(one) + "\n";
+  return text;
+}
+
+std::string json_of(const SeenProcess& seen) {
+  return json_of_process(seen).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace tutti::runtime

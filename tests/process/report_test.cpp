@@ -1,0 +1,179 @@
+// Promise: a report says which operation hangs, in which call and round, which ranks are missing,
+// and what those of this node do at this moment; it needs no other rank.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <thread>
+#include <tutti/tutti.hpp>
+
+#include "support/device.hpp"
+#include "support/jobs.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+ContextOptions one_node(const Exchange& exchange, std::uint32_t ranks) {
+  ContextOptions options = test::on_test_device(exchange);
+  options.ranks_per_node = {ranks};
+  return options;
+}
+
+bool tells(const std::string& text, std::initializer_list<const char*> parts) {
+  bool all = true;
+  for (const char* const part : parts)
+    if (text.find(part) == std::string::npos) {
+      std::fprintf(stderr, "no \"%s\" in: %s\n", part, text.c_str());
+      all = false;
+    }
+  return all;
+}
+
+bool runs(Operation& operation) {
+  return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+}
+
+/// Waits until the report has all of the parts, for ten seconds at most: the others may be slow.
+bool comes_to_tell(Communicator& communicator, Operation& waited_for,
+                   std::initializer_list<const char*> parts) {
+  std::string text;
+  for (int tries = 0; tries < 100; ++tries) {
+    if (waited_for.wait(100ms) != Status::timed_out) return false;
+    text = communicator.report();
+    bool all = true;
+    for (const char* const part : parts) all = all && text.find(part) != std::string::npos;
+    if (all) return true;
+  }
+  return tells(text, parts);
+}
+
+TEST(Reports, tell_what_the_missing_rank_is_doing) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(one_node(exchange, 3));
+    Communicator communicator(context, exchange);
+    double mine = 1, sum_of_all = 0;
+    Operation sums = allreduce<double>(communicator, {&mine, 1}, {&sum_of_all, 1}, sum);
+    Operation meeting = barrier(communicator);
+    sums.set_label("residual, solver.cpp:120");
+    if (!tells(communicator.report(),
+               {"no failure", "allreduce #1 \"residual, solver.cpp:120\", call 0: not in flight",
+                "barrier #2, call 0: not in flight"}))
+      return 1;
+    if (!runs(sums) || !runs(sums)) return 2;
+    if (exchange.self() == Rank{2}) {  // it is in another operation
+      if (!runs(meeting)) return 3;
+      return runs(sums) ? 0 : 4;
+    }
+    if (sums.start() != Status::ok) return 5;
+    if (exchange.self() == Rank{0}) {
+      if (!comes_to_tell(communicator, sums,
+                         {"tutti: rank 0 of 3, node 0 of 1: no failure\n",
+                          "allreduce #1 \"residual, solver.cpp:120\", call 3, round ",
+                          "no progress for ", "    rank 2 (process ",
+                          "has not started it, 2 calls so far; barrier #2, call 1: waiting",
+                          "\n  barrier #2, call 0: not in flight\n"}))
+        return 6;
+      if (!tells(communicator.report(ReportFormat::json),
+                 {"\"rank\": 0", "\"status\": \"ok\"", "\"label\": \"residual, solver.cpp:120\"",
+                  "\"call\": 3", "\"in_flight\": true", "\"missing\": [",
+                  "\"no_progress_s\": ", "\"collective\": \"barrier\""}))
+        return 7;
+      if (!tells(sums.describe(), {"allreduce #1 \"residual, solver.cpp:120\", call 3"})) return 8;
+    }
+    if (meeting.start() != Status::ok) return 9;
+    if (sums.wait(30s) != Status::ok || meeting.wait(30s) != Status::ok) return 10;
+    return sum_of_all == 3 ? 0 : 11;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Reports, tell_a_stopped_process_from_one_that_computes_and_one_of_another_node) {
+  const test::SharedCount stopped;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    // Ranks 0 and 1 are a node, rank 2 is another.
+    ContextOptions options = test::on_test_device(exchange);
+    options.ranks_per_node = {2, 1};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    Operation meeting =
+        barrier(communicator,
+                {.per_round = {2}, .algorithm = Algorithm::dissemination, .across = Across::flat});
+    if (!runs(meeting)) return 1;
+    if (exchange.self() == Rank{2}) return stopped.comes_to(2) && runs(meeting) ? 0 : 2;
+    if (exchange.self() == Rank{1}) {
+      stopped.add();
+      if (::raise(SIGSTOP) != 0) return 3;
+      return runs(meeting) ? 0 : 4;
+    }
+    if (!stopped.comes_to(1) || meeting.start() != Status::ok) return 5;
+    const bool is_told =
+        comes_to_tell(communicator, meeting,
+                      {"rank 0 of 3, node 0 of 2",
+                       ", stopped): has not started it, 1 calls so far; does not wait in tutti",
+                       "rank 2: of another node; its message has not come"});
+    // Whose process it is the report says.
+    const std::string text = communicator.report();
+    const std::size_t at = text.find("rank 1 (process ");
+    if (at == std::string::npos) return 6;
+    const int process = std::atoi(text.c_str() + at + 16);
+    if (process <= 0 || ::kill(process, SIGCONT) != 0) return 7;
+    stopped.add();
+    return is_told && meeting.wait(30s) == Status::ok ? 0 : 8;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Reports, are_printed_on_a_signal) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    static volatile sig_atomic_t own_handler_called = 0;
+    ::signal(SIGUSR2, [](int) { own_handler_called = 1; });
+    ContextOptions options = one_node(exchange, 2);
+    options.report_signal = SIGUSR2;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    Operation meeting = barrier(communicator);
+    if (exchange.self() == Rank{1}) {
+      communicator.synchronize();
+      return runs(meeting) ? 0 : 1;
+    }
+    const int file = ::memfd_create("standard error", MFD_CLOEXEC);
+    if (meeting.start() != Status::ok || ::raise(SIGUSR2) != 0) return 2;
+    const int before = ::dup(2);
+    ::dup2(file, 2);
+    const Status status = meeting.wait(500ms);
+    ::dup2(before, 2);
+    char text[2000] = {};
+    if (::pread(file, text, sizeof text - 1, 0) <= 0 || status != Status::timed_out) return 3;
+    if (!tells(text, {"tutti: rank 0 of 2", "barrier #1, call 1", "rank 1 (process "})) return 4;
+    communicator.synchronize();
+    return meeting.wait(30s) == Status::ok && own_handler_called == 1 ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+}
+
+TEST(Reports, of_a_failed_communicator_say_so_and_long_labels_are_cut) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Context context(one_node(exchange, 2));
+    Communicator communicator(context, exchange);
+    Operation meeting = barrier(communicator);
+    meeting.set_label(std::string(100, 'x'));
+    if (!tells(meeting.describe(), {("\"" + std::string(63, 'x') + "\"").c_str()})) return 1;
+    meeting.set_label("last");
+    if (exchange.self() == Rank{1}) ::_exit(0);
+    if (meeting.start() != Status::ok || meeting.wait(30s) != Status::peer_failed) return 2;
+    return tells(communicator.report(), {"peer_failed: rank 1", "barrier #1 \"last\", call 1"}) &&
+                   tells(communicator.report(ReportFormat::json),
+                         {"\"status\": \"peer_failed\"", "\"failure\": "})
+               ? 0
+               : 3;
+  });
+  EXPECT_EQ(codes_of(results).front(), 0);
+}
+
+}  // namespace
+}  // namespace tutti
