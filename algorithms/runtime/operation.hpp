@@ -116,7 +116,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;
   std::string describe() const;
-  /// Of which ranks messages are missing that its round needs; empty along the ring of nodes.
+  /// The ranks whose messages its round still needs; empty along the ring of nodes.
   std::vector<Rank> missing_ranks() const;
   /// Tells others of it, now that it is complete.
   void publish();

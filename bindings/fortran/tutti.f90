@@ -236,6 +236,18 @@ contains
     if (tutti_node_remark(communicator, room, size(room, kind=c_size_t)) >= 0) text = as_text(room)
   end function tutti_node_remark_text
 
+  function tutti_report_text(communicator, as_json) result(text)
+    type(tutti_communicator), intent(in) :: communicator
+    logical, intent(in), optional :: as_json
+    character(:), allocatable :: text
+    character(kind=c_char), allocatable :: room(:)
+    integer(c_int32_t) :: json
+    json = 0
+    if (present(as_json)) json = merge(1_c_int32_t, 0_c_int32_t, as_json)
+    allocate(room(tutti_report(communicator, json, bytes=0_c_size_t) + 1))
+    if (tutti_report(communicator, json, room, size(room, kind=c_size_t)) >= 0) text = as_text(room)
+  end function tutti_report_text
+
   ! ---- Collectives ------------------------------------------------------------------------------
   ! Arguments that may be left out have the names and the defaults of C.
 

@@ -451,6 +451,14 @@ module tutti_c
       type(tutti_communicator), value :: communicator
       integer(c_int32_t) :: tutti_progress
     end function tutti_progress
+    function tutti_report(communicator, as_json, text, bytes) bind(c)
+      import
+      type(tutti_communicator), value :: communicator
+      integer(c_int32_t), value :: as_json
+      character(kind=c_char), intent(inout), optional :: text(*)
+      integer(c_size_t), value :: bytes
+      integer(c_size_t) :: tutti_report
+    end function tutti_report
     function tutti_get_failure(communicator, failure) bind(c)
       import
       type(tutti_communicator), value :: communicator
@@ -552,6 +560,12 @@ module tutti_c
       type(tutti_operation), value :: operation
       integer(c_int32_t) :: tutti_operation_free
     end function tutti_operation_free
+    function tutti_set_label(operation, label) bind(c)
+      import
+      type(tutti_operation), value :: operation
+      character(kind=c_char), intent(in), optional :: label(*)
+      integer(c_int32_t) :: tutti_set_label
+    end function tutti_set_label
     function tutti_describe(operation, text, bytes) bind(c)
       import
       type(tutti_operation), value :: operation

@@ -234,6 +234,15 @@ inline void add_communicator(py::module_& module) {
           "single_copy_remark",
           [](const CommunicatorObject& self) { return self.value->single_copy_remark(); })
       .def_property_readonly("failure", failure_of, "Why it has failed, or None.")
+      .def(
+          "report",
+          [](const CommunicatorObject& self, bool json) {
+            const Use use(self.context);
+            return self.value->report(json ? ReportFormat::json : ReportFormat::text);
+          },
+          "What its operations are doing, and what the missing ranks of this node do: lines, or "
+          "JSON.",
+          py::kw_only(), py::arg("json") = false)
       .def("split", split, "As MPI_Comm_split; None for ranks whose color is None.",
            py::arg("color"), py::arg("key") = 0)
       .def("allocate", allocate,

@@ -149,6 +149,13 @@ inline void add_operation(py::module_& module) {
                                const Use use(self.context);
                                return self.value->in_flight();
                              })
+      .def(
+          "set_label",
+          [](OperationObject& self, const std::string& label) {
+            const Use use(self.context);
+            self.value->set_label(label);
+          },
+          "A name that descriptions, reports and failures show.", py::arg("label"))
       .def("describe",
            [](const OperationObject& self) {
              const Use use(self.context);

@@ -600,7 +600,14 @@ static int giving_up(tutti_exchange* exchange, void* unused) {
     CHECK(tutti_start(operation) == TUTTI_OK);
     CHECK(tutti_wait(operation, 0) == TUTTI_TIMED_OUT || tutti_test(operation) == TUTTI_ABORTED);
     CHECK(tutti_wait(operation, INT64_C(20000000000)) == TUTTI_ABORTED);
-    CHECK(tutti_describe(operation, NULL, 0) > 0);
+    char text[2000];
+    CHECK(tutti_set_label(operation, "the last meeting") == TUTTI_OK);
+    CHECK(tutti_describe(operation, text, sizeof text) > 0);
+    CHECK(tutti_report(here.communicator, 0, text, sizeof text) > 0);
+    CHECK(strstr(text, "barrier #1 \"the last meeting\", call 1") != NULL);
+    CHECK(tutti_report(here.communicator, 1, text, sizeof text) > 0);
+    CHECK(strstr(text, "\"label\": \"the last meeting\"") != NULL);
+    CHECK(tutti_set_label(NULL, "") == TUTTI_INVALID_ARGUMENT);
     CHECK(tutti_get_failure(here.communicator, &failure) == TUTTI_ABORTED);
     CHECK(failure.peer == here.count - 1 && failure.error == TUTTI_ERROR_NONE);
     CHECK(strlen(failure.text) > 0);
