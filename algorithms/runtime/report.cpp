@@ -2,15 +2,42 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/operation.hpp"
+#include "tune/json_text.hpp"
 
 namespace tutti::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
+/// An object of JSON, as text.
+class Json {
+ public:
+  template <class Number>
+  requires(std::is_arithmetic_v<Number> &&
+           !std::is_same_v<Number, bool>) void add(std::string_view key, Number value) {
+    add_text(key, std::to_string(value));
+  }
+  void add(std::string_view key, bool value) { add_text(key, value ? "true" : "false"); }
+  void add(std::string_view key, std::string_view value) {
+    add_text(key, tune::json_string(value));
+  }
+  void add(std::string_view key, const char* value) { add(key, std::string_view(value)); }
+  void add(std::string_view key, const std::vector<Json>& values) {
+    std::string list;
+    for (const Json& value : values) list += (list.empty() ? "" : ",\n") + value.text();
+    add_text(key, "[" + list + "]");
+  }
+  std::string text() const { return "{" + members_ + "}"; }
+
+ private:
+  void add_text(std::string_view key, const std::string& value) {
+    members_ += (members_.empty() ? "" : ", ") + tune::json_string(key) + ": " + value;
+  }
+  std::string members_;
+};
 
 std::string seconds_text(Timeout time) {
   char text[32];
@@ -123,46 +150,51 @@ std::string text_of(const Reported& one) {
 }
 
 Json json_of(const SeenOperation& seen) {
-  Json json{{"collective", seen.collective}, {"number", seen.ordinal}};
-  if (!seen.label.empty()) json["label"] = seen.label;
-  json["call"] = seen.call;
-  json["in_flight"] = seen.is_in_flight;
-  json["waiting"] = seen.is_in_flight && seen.is_waiting;
-  if (seen.round) json["round"] = *seen.round;
-  if (seen.round) json["rounds"] = seen.round_count;
-  if (seen.awaited != no_rank) json["next_rank"] = index_of(seen.awaited);
-  if (seen.stands_for) json["no_progress_s"] = seconds_of(*seen.stands_for);
+  Json json;
+  json.add("collective", seen.collective);
+  json.add("number", seen.ordinal);
+  if (!seen.label.empty()) json.add("label", seen.label);
+  json.add("call", seen.call);
+  json.add("in_flight", seen.is_in_flight);
+  json.add("waiting", seen.is_in_flight && seen.is_waiting);
+  if (seen.round) json.add("round", *seen.round);
+  if (seen.round) json.add("rounds", seen.round_count);
+  if (seen.awaited != no_rank) json.add("next_rank", index_of(seen.awaited));
+  if (seen.stands_for) json.add("no_progress_s", seconds_of(*seen.stands_for));
   return json;
 }
 
-Json json_of_process(const SeenProcess& seen) {
-  Json json{{"process", seen.process}};
-  if (!seen.state.empty()) json["state"] = seen.state;
-  if (!seen.unreadable.empty()) json["unreadable"] = seen.unreadable;
-  json["operations"] = Json::array();
+void add(Json& json, const SeenProcess& seen) {
+  json.add("process", seen.process);
+  if (!seen.state.empty()) json.add("state", seen.state);
+  if (!seen.unreadable.empty()) json.add("unreadable", seen.unreadable);
+  std::vector<Json> operations;
   for (const SeenOperation& operation : seen.operations) {
     Json one = json_of(operation);
-    one["rank"] = operation.rank;
-    one["ranks"] = operation.rank_count;
-    json["operations"].push_back(std::move(one));
+    one.add("rank", operation.rank);
+    one.add("ranks", operation.rank_count);
+    operations.push_back(std::move(one));
   }
-  return json;
+  json.add("operations", operations);
 }
 
 Json json_of(const Reported& one) {
   Json json = json_of(one.seen);
-  json["algorithm"] = one.operation->plan.algorithm;
+  json.add("algorithm", one.operation->plan.algorithm);
   if (!one.seen.is_in_flight) return json;
-  json["text"] = one.operation->describe();
-  json["missing"] = Json::array();
-  for (const Missing& missing : one.missing) {
-    Json rank{{"rank", index_of(missing.rank)}, {"same_node", missing.there.has_value()}};
-    if (missing.there) {
-      rank["seen"] = activity_text(*missing.there, one.seen);
-      rank.update(json_of_process(*missing.there));
+  json.add("text", one.operation->describe());
+  std::vector<Json> missing;
+  for (const Missing& rank : one.missing) {
+    Json known;
+    known.add("rank", index_of(rank.rank));
+    known.add("same_node", rank.there.has_value());
+    if (rank.there) {
+      known.add("seen", activity_text(*rank.there, one.seen));
+      add(known, *rank.there);
     }
-    json["missing"].push_back(std::move(rank));
+    missing.push_back(std::move(known));
   }
+  json.add("missing", missing);
   return json;
 }
 
@@ -188,15 +220,17 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
     return text;
   }
   const std::size_t self = index_of(communicator.exchange.self());
-  Json json{{"rank", self},
-            {"ranks", communicator.exchange.rank_count()},
-            {"node", index_of(communicator.neighbours.nodes.node[self])},
-            {"nodes", communicator.neighbours.nodes.node_count},
-            {"status", tutti::name_of(communicator.failure.status)}};
-  if (communicator.failed()) json["failure"] = communicator.failure.text;
-  json["operations"] = Json::array();
-  for (const Reported& one : all) json["operations"].push_back(json_of(one));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json json;
+  json.add("rank", self);
+  json.add("ranks", communicator.exchange.rank_count());
+  json.add("node", index_of(communicator.neighbours.nodes.node[self]));
+  json.add("nodes", communicator.neighbours.nodes.node_count);
+  json.add("status", tutti::name_of(communicator.failure.status));
+  if (communicator.failed()) json.add("failure", communicator.failure.text);
+  std::vector<Json> operations;
+  for (const Reported& one : all) operations.push_back(json_of(one));
+  json.add("operations", operations);
+  return json.text() + "\n";
 }
 
 std::string text_of(const SeenProcess& seen) {
@@ -213,7 +247,9 @@ std::string text_of(const SeenProcess& seen) {
 }
 
 std::string json_of(const SeenProcess& seen) {
-  return json_of_process(seen).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json json;
+  add(json, seen);
+  return json.text() + "\n";
 }
 
 }  // namespace tutti::runtime
