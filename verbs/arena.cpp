@@ -45,7 +45,7 @@ void require_memory(std::size_t wanted, std::size_t arena_bytes, const std::stri
   throw Error(ErrorCode::limit_exceeded,
               size + ": " + left.limited_by + " has only " + std::to_string(left.bytes) +
                   " bytes left, of which " + std::to_string(reserve) + " are not touched" +
-                  (wanted < arena_bytes ? " for the last " + std::to_string(wanted) : "") +
+                  (wanted < arena_bytes ? " for another " + std::to_string(wanted) : "") +
                   "; lower it, also if several ranks are here",
               ENOMEM);
 }
@@ -86,10 +86,10 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t asked, std::size_t be
   if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)
     refuse("ftruncate to " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)", errno);
   file_bytes_ = bytes;
-  has_pages_.assign((bytes + granule_bytes - 1) / granule_bytes, false);
   // Pages exist before they are used and can never be cut off: no SIGBUS later, on neither side.
   const bool has_all = locks_memory(port);
   require_memory(bytes, bytes, size_);
+  has_pages_.assign((bytes + granule_bytes - 1) / granule_bytes, false);
   give_pages(0, has_all ? bytes : header_bytes);
   if (fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     refuse("sealing the arena", errno);

@@ -62,7 +62,7 @@ class Mapping {
 /// first access to each does not go by way of the kernel.  A hint: kernels before 5.14 do nothing.
 inline void enter_pages(const std::byte* begin, std::size_t bytes) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, which older headers lack
-  constexpr std::uintptr_t page = 4096;
+  const auto page = static_cast<std::uintptr_t>(::getpagesize());
   const auto first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
   const auto end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
   if (bytes > 0) (void)::madvise(reinterpret_cast<void*>(first), end - first, populate_write);
