@@ -328,6 +328,10 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t proces
   return outcome;
 }
 
+bool leader_begins(const CopyProbe& probe) noexcept {
+  return await(*probe.theirs, probe.id, 1, Clock::now() + probe.patience) == Seen::step;
+}
+
 CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
   assert((probe.id & over) == 0);
   assert(probe.theirs != nullptr);

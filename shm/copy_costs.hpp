@@ -91,7 +91,8 @@ struct CopyProbe {
   CopyBoard* mine;
   const CopyBoard* theirs;
   /// Blocks of costs_chunk_bytes in this rank's mapping, one or a ring of them, one behind the
-  /// other; none: there was no room, and the other rank is informed.
+  /// other; none: there was no room, or there is nothing to measure, and the other rank is
+  /// informed.
   std::span<std::byte> blocks;
   /// Where a block of the other rank, by its address there, lies in this process; never null.
   std::function<const std::byte*(std::uint64_t)> their_block_at;
@@ -116,6 +117,10 @@ struct CopyOutcome {
 /// block.
 CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t process,
                                      std::uint64_t readable);
+
+/// For a partner: waits until the leader begins.  False: it has nothing to measure, or does not
+/// come; measure_copies_as_partner() then needs no blocks.
+bool leader_begins(const CopyProbe& probe) noexcept;
 
 /// The partner's side.
 CopyOutcome measure_copies_as_partner(const CopyProbe& probe);

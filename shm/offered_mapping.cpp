@@ -59,8 +59,7 @@ detail::Mapping map_from(const MappingCard& card) {
       seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     refuse(path + " is another file than the one offered", ESTALE, "");
   detail::Mapping mapping(
-      ::mmap(nullptr, card.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0),
-      card.bytes);
+      ::mmap(nullptr, card.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0), card.bytes);
   if (!mapping) refuse("mapping " + path, errno, " (check ulimit -v)");
   // A forked child must not use it.
   if (::madvise(mapping.data(), mapping.size(), MADV_DONTFORK) != 0)

@@ -31,9 +31,11 @@ class StagingRing {
     assert(bytes >= areas_min * area_bytes_min);
   }
 
-  bool suits(std::size_t bytes) const noexcept {
-    return bytes >= area_bytes_min && bytes <= bytes_ / areas_min;
+  /// Whether areas of so many bytes are for a ring of `ring_bytes`.
+  static bool suits(std::size_t bytes, std::size_t ring_bytes) noexcept {
+    return bytes >= area_bytes_min && bytes <= ring_bytes / areas_min;
   }
+  bool suits(std::size_t bytes) const noexcept { return suits(bytes, bytes_); }
 
   /// How many areas of so many bytes there are.
   std::size_t areas_of(std::size_t bytes) const noexcept { return bytes_ / bytes; }

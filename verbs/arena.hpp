@@ -1,12 +1,18 @@
-// The registered memory of a context: one sealed memfd, mapped, touched and registered before use,
-// cut into blocks by a first-fit allocator.  Peers address it by (key, address).
+// The registered memory of a context: one sealed memfd, mapped and registered as a whole, cut into
+// blocks by a first-fit allocator.  Peers address it by (key, address).
+//
+// A device that locks memory has all of its pages from the start.  With the software device pages
+// come with the blocks that need them, before anybody is told of the block: the rest of the arena
+// takes addresses, but no memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <tutti/detail/descriptor.hpp>
+#include <vector>
 
 #include "verbs/device.hpp"
 #include "verbs/handle.hpp"
@@ -21,27 +27,33 @@ class Arena {
   /// Bytes in front of the blocks, where a process that maps the arena finds its nonce.
   static constexpr std::size_t header_bytes = 4096;
 
-  /// Memory that an arena of so many usable bytes takes, and locks if the device needs that.
+  /// Memory that an arena of so many usable bytes takes at most, and locks if the device needs
+  /// that.
   static std::size_t total_bytes(std::size_t bytes) noexcept;
 
   /// Has room for as many bytes as were asked for, and for others besides, to set aside.  Throws
   /// Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
   Arena(const Port& port, ibv_pd* domain, std::size_t asked, std::size_t besides = 0);
 
-  /// `bytes` of zeroed memory; nullptr if no gap is large enough.
+  /// `bytes` of zeroed memory; nullptr if no gap is large enough.  Throws Error{limit_exceeded} if
+  /// the host has no memory for it.
   std::byte* allocate(std::size_t bytes);
   /// Takes back a block that allocate() returned.  Nobody may read or write it any more: every send
   /// from it is finished, and no peer will write to it.
   void release(std::byte* block);
 
   /// Memory that is for no operation and no segment, before any other is allocated: size() does not
-  /// count it.  It is never released.
+  /// count it.  It is never released.  Nobody uses it before provide() has given it its pages.
   std::byte* set_aside(std::size_t bytes);
+  /// Gives pages to what was set aside; they are zeroed once.  Throws as allocate() does.
+  void provide(const std::byte* aside, std::size_t bytes);
 
   std::size_t size() const noexcept { return mapping_->size() - header_bytes - set_aside_; }
   const std::shared_ptr<detail::Mapping>& mapping() const noexcept { return mapping_; }
   int descriptor() const noexcept { return memory_.get(); }
   std::size_t largest_gap() const noexcept;
+  /// Bytes that have pages.
+  std::size_t bytes_with_pages() const noexcept;
   /// Whether all of these bytes lie in the arena; `address` is that of a work request.
   bool holds(std::uint64_t address, std::size_t bytes) const noexcept {
     const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(mapping_->data());
@@ -51,11 +63,21 @@ class Arena {
   std::uint32_t remote_key() const noexcept { return region_->rkey; }
 
  private:
+  /// Pages are given in parts of so many bytes, because asking how much memory is left takes longer
+  /// than giving these (30 us).
+  static constexpr std::size_t granule_bytes = std::size_t{256} << 10;
+
+  std::byte* take(std::size_t bytes, bool gives_pages_to_it);
+  void give_pages(std::size_t offset, std::size_t bytes);
+
+  std::string size_;            // what was asked for, in words
+  std::size_t file_bytes_ = 0;  // of everything
   detail::Descriptor memory_;
   std::shared_ptr<detail::Mapping> mapping_;
   RegionHandle region_;
   std::map<std::size_t, std::size_t> gaps_;    // offset -> bytes
   std::map<std::size_t, std::size_t> blocks_;  // offset -> bytes
+  std::vector<bool> has_pages_;                // by granule
   std::size_t set_aside_ = 0;
 };
 

@@ -25,6 +25,10 @@ bool locks_memory(const Port& port) noexcept {
   return &port.driver() != &soft_driver();
 }
 
+int access_on_demand(const Port& port) noexcept {
+  return locks_memory(port) ? 0 : IBV_ACCESS_ON_DEMAND;
+}
+
 std::string LockLimit::text() const {
   if (bytes == SIZE_MAX) return "RLIMIT_MEMLOCK is unlimited";
   return "RLIMIT_MEMLOCK is " + std::to_string(bytes) + " bytes" +

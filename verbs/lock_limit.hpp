@@ -30,6 +30,10 @@ LockLimit lock_limit(const std::string& status = "/proc/self/status");
 /// Whether the device of `port` accesses memory by itself.
 bool locks_memory(const Port& port) noexcept;
 
+/// What to add to the access flags of memory that gets pages after it was registered, before it is
+/// used; nothing for a device that locks memory, which has to have them all.
+int access_on_demand(const Port& port) noexcept;
+
 /// Throws Error{limit_exceeded}, which says what to set, if the device of `port` needs to lock
 /// `bytes` for `what` ("the arena") and this process may not.
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what);

@@ -113,33 +113,45 @@ struct LentMemory {
 
 /// One side of what two ranks of a node measure together.
 std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
-                                             const runtime::NeighbourMapping& theirs,
-                                             std::uint64_t communicator, bool leads, bool copies,
-                                             LentMemory& lent) try {
+                                             const runtime::Measuring& what,
+                                             std::uint64_t communicator, LentMemory& lent) try {
   // What a probe finds depends on the machine, which virtual time does not.
   if (context.clock.is_simulated()) return std::nullopt;
   verbs::Arena& arena = context.fabric.arena();
-  if (theirs.mapping->size() >= shm::costs_chunk_bytes) {
-    // Operations use the ring where each rank has a CPU, and where there is one.
-    if (context.staging_ring && !context.oversubscribed)
-      lent.take(runtime::staging_bytes(context.settings.arena_bytes));
-    if (lent.bytes.empty()) lent.take(shm::costs_chunk_bytes);
+  shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
+                       .mine = shm::board_of(arena.mapping()->data()),
+                       .theirs = shm::board_of(what.theirs.mapping->data()),
+                       .blocks = {},
+                       .their_block_at = [&](std::uint64_t address) -> const std::byte* {
+                         return what.theirs.at(address, shm::costs_chunk_bytes);
+                       },
+                       .copies = what.copies};
+  const bool begins = !what.is_settled || (!what.leads && shm::leader_begins(probe));
+  if (begins && what.theirs.mapping->size() >= shm::costs_chunk_bytes) {
+    // Operations use the ring where each rank has a CPU, and where there is one.  Before the first
+    // of them its memory is free.
+    const std::span<std::byte> ring = context.staging_memory;
+    if (!ring.empty() && !context.oversubscribed) {
+      if (context.staging_ring)
+        lent.take(ring.size());
+      else
+        arena.provide(ring.data(), ring.size());
+      probe.blocks = context.staging_ring ? lent.bytes : ring;
+    }
+    if (probe.blocks.empty()) {
+      lent.take(shm::costs_chunk_bytes);
+      probe.blocks = lent.bytes;
+    }
   }
-  const shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
-                             .mine = shm::board_of(arena.mapping()->data()),
-                             .theirs = shm::board_of(theirs.mapping->data()),
-                             .blocks = lent.bytes,
-                             .their_block_at = [&](std::uint64_t address) -> const std::byte* {
-                               return theirs.at(address, shm::costs_chunk_bytes);
-                             },
-                             .copies = copies};
   const shm::CopyOutcome outcome =
-      leads ? shm::measure_copies_as_leader(probe, theirs.card.process, theirs.card.address)
-            : shm::measure_copies_as_partner(probe);
+      what.leads
+          ? shm::measure_copies_as_leader(probe, what.theirs.card.process, what.theirs.card.address)
+          : shm::measure_copies_as_partner(probe);
   if (outcome.blocks_are_free) lent.release();
   return outcome.costs;
-} catch (const std::bad_alloc&) {
-  // Nothing is measured.  An exception would leave the other ranks in the exchange that follows.
+} catch (const std::exception&) {
+  // There is no memory, and nothing is measured.  An exception would leave the other ranks in the
+  // exchange that follows.
   return std::nullopt;
 }
 
@@ -243,14 +255,14 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     // Until every rank has told the others its figures, when none measures any more.
     LentMemory lent{context.fabric.arena()};
     neighbours = runtime::meet_neighbours(
-        exchange.self(), cards, context.settings, context.wakers,
+        exchange.self(), cards, context.settings, context.wakers, context.known_costs,
         [&](std::span<const std::byte> mine) {
           std::vector<std::byte> everybodys(mine.size() * all.size());
           gather(call, mine, everybodys);
           return everybodys;
         },
-        [&](const runtime::NeighbourMapping& theirs, bool leads, bool copies) {
-          return measure_copies(context, theirs, made_id, leads, copies, lent);
+        [&](const runtime::Measuring& what) {
+          return measure_copies(context, what, made_id, lent);
         });
   }
   reads = runtime::reads_of(neighbours, context.settings);

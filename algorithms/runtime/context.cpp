@@ -12,6 +12,7 @@
 #include "runtime/liveness.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/report.hpp"
+#include "verbs/lock_limit.hpp"
 
 namespace tutti {
 namespace {
@@ -54,7 +55,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                              clock.is_simulated())
                              .in_force;
   if (const std::size_t bytes = runtime::staging_bytes(settings.arena_bytes); bytes > 0)
-    staging_ring.emplace(fabric.arena().set_aside(bytes), bytes);
+    staging_memory = {fabric.arena().set_aside(bytes), bytes};
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())
     sleeper.emplace(fabric.arena().mapping());
   if (settings.report_signal != 0) {
@@ -74,6 +75,18 @@ Context::Implementation::~Implementation() {
   if (!has_failed) fabric.take_leave(clock, farewell_timeout);
 }
 
+shm::StagingRing* Context::Implementation::use_staging_ring() {
+  if (staging_ring) return &*staging_ring;
+  if (staging_memory.empty()) return nullptr;
+  try {
+    fabric.arena().provide(staging_memory.data(), staging_memory.size());
+  } catch (const Error&) {  // partials stay in the blocks of their operations
+    return nullptr;
+  }
+  detail::enter_pages(staging_memory.data(), staging_memory.size());
+  return &staging_ring.emplace(staging_memory.data(), staging_memory.size());
+}
+
 const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
                                                        const runtime::NeighbourMapping& theirs) {
   const auto known = neighbour_arenas.find(process);
@@ -82,7 +95,8 @@ const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
   const detail::Descriptor file = shm::open_offered(theirs.card);
   verbs::RegionHandle region = fabric.register_memory(
       theirs.mapping->data(), theirs.mapping->size(),
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "the arena of a rank of this node");
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | verbs::access_on_demand(fabric.port()),
+      "the arena of a rank of this node");
   return *neighbour_arenas.emplace(process, NeighbourArena{theirs.mapping, std::move(region)})
               .first->second.region;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/clock.hpp>
 #include <tutti/detail/descriptor.hpp>
@@ -19,6 +20,7 @@
 #include "runtime/report_signal.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/tuning_table.hpp"
+#include "shm/known_costs.hpp"
 #include "shm/offered_mapping.hpp"
 #include "shm/sleeper.hpp"
 #include "shm/staging_ring.hpp"
@@ -40,9 +42,13 @@ struct TUTTI_HIDDEN Context::Implementation {
   runtime::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
-  shm::OfferedMapping offered;                   // the arena, for the ranks of this node
-  std::optional<shm::StagingRing> staging_ring;  // at the begin of the arena; if that is not small
+  shm::OfferedMapping offered;  // the arena, for the ranks of this node
+  /// At the begin of the arena, for the ring of partials; empty where the arena is small.  It has
+  /// pages from when it is first used, by ranks that measure or by an operation.
+  std::span<std::byte> staging_memory;
+  std::optional<shm::StagingRing> staging_ring;  // once an operation needs it
   std::optional<shm::Sleeper> sleeper;           // with WaitPolicy::block, unless time is simulated
+  shm::KnownCosts known_costs;                   // of copies, with neighbours
   shm::Wakers wakers;                            // of neighbours that sleep
   runtime::Activity activity;                    // what its operations do, for whoever asks
   std::uint32_t reports_printed = 0;             // of those that were asked for by signals
@@ -69,6 +75,8 @@ struct TUTTI_HIDDEN Context::Implementation {
   std::uint32_t communicators_made = 0;
   bool has_failed = false;  // a communicator of it: no orderly end
 
+  /// The ring of partials; null if the arena is small, or if there is no memory for it.
+  shm::StagingRing* use_staging_ring();
   /// Registers it, once.  Throws Error.
   const ibv_mr& neighbour_arena(std::uint64_t process, const runtime::NeighbourMapping& theirs);
   /// In a forked child: marks every communicator as failed, in this process only.  Touches neither

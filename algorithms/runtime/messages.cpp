@@ -49,14 +49,14 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
   for (std::uint32_t parity = 0; parity < 2; ++parity) {
     const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
     std::byte* const slot =
-        neighbour.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
+        neighbour.prepared(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
     const std::byte* from =
         step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
                           : memory.partials[parity] + operation.execution.offset_of(step.from);
     std::size_t bytes = operation.execution.bytes_of(step);
     std::byte* remote = slot;
     if (travel == shm::Travel::answers)
-      remote = neighbour.at(
+      remote = neighbour.prepared(
           theirs.slots[parity] +
               offset_of_partial(operation, plan::answer_in(operation.plan, step.slot)->partial),
           memory.register_bytes);
@@ -206,7 +206,7 @@ void stage_partials(Operation::Implementation& operation) {
   const plan::Plan& plan = operation.plan;
   const engine::Execution& execution = operation.execution;
   const std::size_t bytes = plan.partial_count * execution.memory.register_bytes;
-  if (!context.staging_ring || !context.staging_ring->suits(bytes)) return;
+  if (!shm::StagingRing::suits(bytes, context.staging_memory.size())) return;
   if (operation.stale() || operation.ring() || context.clock.is_simulated()) return;
   // Several ranks share a cache then, and what copies cost is mostly who has the CPU.
   if (context.oversubscribed) return;
@@ -224,8 +224,8 @@ void stage_partials(Operation::Implementation& operation) {
     staging->offsets.push_back(has_payload ? execution.offset_of(step.from) : 0);
     sends = sends || has_payload;
   }
-  if (!sends) return;
-  staging->ring = &*context.staging_ring;
+  if (sends) staging->ring = context.use_staging_ring();
+  if (staging->ring == nullptr) return;
   staging->block = execution.memory.partials;
   staging->bytes = bytes;
   staging->choice = StagingChoice(staging->ring->areas_of(bytes));
@@ -258,7 +258,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
       }
       std::uint64_t place = 0;
       std::memcpy(&place, slot, sizeof place);
-      memory.in_place[parity][step.slot] = neighbour.at(place, bytes);
+      memory.in_place[parity][step.slot] = neighbour.prepared(place, bytes);
     }
     if (is_told) {
       Staging::Sender& sender = operation.staging->senders[step.slot];
@@ -269,8 +269,8 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
     const std::uint64_t word =
         reader_words(communicator, places[index_of(step.peer)].finished)
             .of_reader(local_rank_of(communicator, communicator.exchange.self()));
-    add_once(operation.is_read_here,
-             reinterpret_cast<shm::SequenceWord*>(neighbour.at(word, sizeof(shm::SequenceWord))));
+    add_once(operation.is_read_here, reinterpret_cast<shm::SequenceWord*>(
+                                         neighbour.prepared(word, sizeof(shm::SequenceWord))));
   }
   // Once more: some operands are elsewhere now.  Takes no more memory.
   if (!operation.stale() && !operation.staging && !memory.in_place[0].empty())
@@ -308,7 +308,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Plac
                         .mapping = {neighbour.mapping->data(), neighbour.mapping->size()},
                         .address = neighbour.card.address,
                         .withdrawn = reinterpret_cast<shm::SequenceWord*>(
-                            neighbour.at(withdrawn, sizeof(shm::SequenceWord)))});
+                            neighbour.prepared(withdrawn, sizeof(shm::SequenceWord)))});
       }
     } else if (is_arrival(step) && travels_as_line(operation, step)) {
       await_lines(operation, step);

@@ -131,7 +131,8 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
                               const ContextSettings& settings, shm::Wakers& wakers,
-                              const GatherBytes& gather, const MeasureCopies& measure) {
+                              shm::KnownCosts& known, const GatherBytes& gather,
+                              const MeasureCopies& measure) {
   const bool is_imposed = !settings.ranks_per_node.empty();
   std::vector<bootstrap::HostIdentity> hosts;
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
@@ -146,11 +147,21 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
       map_neighbours(all, index_of(self), cards, wakers, settings.single_copy_bytes != SIZE_MAX);
   const LocalRank place = all.nodes.local_rank[index_of(self)];
   const bool copies = !settings.single_copy_bytes && report.reads_peers;
+  const bool leads = place == LocalRank{0};
+  std::optional<std::size_t> partner;  // with whom this rank measures
   if (index_of(place) <= 1)
     for (std::size_t other = 0; other < cards.size(); ++other)
       if (all.mappings[other].mapping &&
           index_of(all.nodes.local_rank[other]) + index_of(place) == 1)
-        report.costs = measure(all.mappings[other], place == LocalRank{0}, copies);
+        partner = other;
+  if (partner) {
+    const NeighbourMapping& theirs = all.mappings[*partner];
+    report.costs = measure({.theirs = theirs,
+                            .leads = leads,
+                            .copies = copies,
+                            .is_settled = known.is_settled(theirs.card.nonce, copies)});
+    if (leads && !report.costs) report.costs = known.with(theirs.card.nonce);
+  }
   const std::vector<std::byte> mine = report.packed();
   const std::vector<std::byte> everybodys = gather(mine);
   std::vector<std::vector<bool>> out_of_reach;
@@ -165,6 +176,8 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
       all.remark = "rank " + std::to_string(rank) + " cannot share memory with " + theirs.reason;
     out_of_reach.push_back(std::move(theirs.out_of_reach));
   }
+  // All ranks take what the leader says, whatever its partner knows.
+  if (partner) known.learn(cards[*partner].mapping.nonce, costs[leads ? index_of(self) : *partner]);
   const auto of_nodes = [&] {
     std::vector<std::optional<shm::CopyCosts>> found(all.nodes.node_count);
     for (std::size_t rank = 0; rank < cards.size(); ++rank)

@@ -10,12 +10,14 @@
 #include <span>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/descriptor.hpp>
 #include <vector>
 
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "runtime/settings.hpp"
 #include "shm/copy_costs.hpp"
+#include "shm/known_costs.hpp"
 #include "shm/offered_mapping.hpp"
 #include "shm/peer_memory.hpp"
 #include "shm/single_copy_rule.hpp"
@@ -50,6 +52,12 @@ struct NeighbourMapping {
                   "what a neighbour has told of lies in its mapping", offset, bytes);
     return mapping->data() + offset;
   }
+  /// Likewise, for what is used in calls: its pages are entered here.
+  std::byte* prepared(std::uint64_t theirs, std::size_t bytes) const noexcept {
+    std::byte* const here = at(theirs, bytes);
+    detail::enter_pages(here, bytes);
+    return here;
+  }
 };
 
 struct Neighbourhood {
@@ -72,10 +80,16 @@ struct Neighbourhood {
 /// Gathers as many bytes from each rank; collective.
 using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
 
-/// One side of what two ranks of a node measure together (shm/copy_costs.hpp), given the mapping of
-/// the other rank, whether this rank leads, and whether a leader measures copies or a word alone.
-using MeasureCopies = std::function<std::optional<shm::CopyCosts>(const NeighbourMapping& theirs,
-                                                                  bool leads, bool copies)>;
+/// What two ranks of a node have to measure together (shm/copy_costs.hpp).
+struct Measuring {
+  const NeighbourMapping& theirs;
+  bool leads;       // this rank does
+  bool copies;      // of a leader: it measures copies, else a word alone
+  bool is_settled;  // this rank knows it already, or has tried often enough; the leader's counts
+};
+
+/// One side of it.  A leader for whom it is settled tells its partner that there is nothing to do.
+using MeasureCopies = std::function<std::optional<shm::CopyCosts>(const Measuring&)>;
 
 /// Which payloads are read where their users have them, if all ranks are of one node and may do so.
 /// Pure, so all ranks get the same result.
@@ -97,11 +111,13 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 
 /// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
 /// The first two ranks of each node measure: copies, unless the user has said which payloads to
-/// read or they may not be read, and how long a word takes in any case.
+/// read or they may not be read, and how long a word takes in any case.  `known` is what this
+/// process has measured with neighbours before, and learns what these two ranks find.
 /// Ranks that sleep get their wakers from `wakers`.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
                               const ContextSettings& settings, shm::Wakers& wakers,
-                              const GatherBytes& gather, const MeasureCopies& measure);
+                              shm::KnownCosts& known, const GatherBytes& gather,
+                              const MeasureCopies& measure);
 
 }  // namespace tutti::runtime

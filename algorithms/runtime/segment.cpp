@@ -224,7 +224,7 @@ Segment runtime::allocate(Communicator& communicator, std::size_t bytes, Scope s
     const runtime::NeighbourMapping& neighbour = ranks.neighbours.mappings[owner];
     const std::uint64_t there = all[owner].address;
     made = std::make_unique<Segment::Implementation>(
-        ranks.context, bytes, neighbour.at(there, bytes), there, neighbour.mapping);
+        ranks.context, bytes, neighbour.prepared(there, bytes), there, neighbour.mapping);
   }
   made->scope = scope;
   made->owning_process = ranks.process_of[owner];

@@ -285,7 +285,7 @@ RingDoor SharedRingOperation::open(std::span<const Places> places) {
     layout_.ahead[member] = static_cast<std::uint32_t>(ahead);
     std::byte* begin = operation_.block;
     if (rank != self_)
-      begin = communicator.neighbours.mappings[index_of(rank)].at(
+      begin = communicator.neighbours.mappings[index_of(rank)].prepared(
           slots[0], layout_.bytes_of(member, layout_.ahead[member]));
     if (member == 0) block_ = begin;
     areas_.push_back(begin + (member == 0 ? layout_.block_bytes() : 0));

@@ -158,25 +158,57 @@ TEST(Files, that_shrink_fail_the_request_and_not_the_initiator) {
   other.expect_success();
 }
 
+/// A sealed file without pages, mapped.
+struct HoledFile {
+  explicit HoledFile(std::size_t bytes)
+      : file(::memfd_create("conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+        mapping(map(file.get(), bytes), bytes) {
+    EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  }
+  static void* map(int descriptor, std::size_t bytes) {
+    EXPECT_EQ(::ftruncate(descriptor, static_cast<off_t>(bytes)), 0);
+    return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  }
+  std::size_t held_bytes() const {
+    struct stat status {};
+    EXPECT_EQ(::fstat(file.get(), &status), 0);
+    return static_cast<std::size_t>(status.st_blocks) * 512;
+  }
+
+  detail::Descriptor file;
+  detail::Mapping mapping;
+};
+
 /// Lack of memory is the error of a registration, not the death of a peer that writes first.
 TEST(Files, are_given_their_memory_when_they_are_registered) {
   if (!device_is_soft()) GTEST_SKIP();
   constexpr std::size_t bytes = std::size_t{1} << 20;
-  const detail::Descriptor file(::memfd_create("conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(file.get(), 2 * bytes), 0);
-  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  const detail::Mapping mapping(
-      ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0), 2 * bytes);
-  const auto held_bytes = [&] {
-    struct stat status {};
-    EXPECT_EQ(::fstat(file.get(), &status), 0);
-    return static_cast<std::size_t>(status.st_blocks) * 512;
-  };
+  const HoledFile file(2 * bytes);
   const Device device;
-  const Region first(device.domain, mapping.data(), bytes, all_access);
-  EXPECT_EQ(held_bytes(), bytes);
-  const Region second(device.domain, mapping.data() + bytes, bytes, all_access);
-  EXPECT_EQ(held_bytes(), 2 * bytes);
+  const Region first(device.domain, file.mapping.data(), bytes, all_access);
+  EXPECT_EQ(file.held_bytes(), bytes);
+  const Region second(device.domain, file.mapping.data() + bytes, bytes, all_access);
+  EXPECT_EQ(file.held_bytes(), 2 * bytes);
+}
+
+/// Unless their owner sees to it.
+TEST(Files, keep_their_holes_where_pages_come_on_demand) {
+  if (!device_is_soft()) GTEST_SKIP();
+  constexpr std::size_t bytes = std::size_t{1} << 20;
+  const HoledFile file(bytes);
+  Loopback ends;
+  const Buffer source(64);
+  source.fill(7);
+  const Region from(ends.device, source);
+  const Region region(ends.device.domain, file.mapping.data(), bytes,
+                      all_access | IBV_ACCESS_ON_DEMAND);
+  EXPECT_EQ(file.held_bytes(), 0u);
+  EXPECT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {from.piece(0, 64)}, region.address() + bytes / 2,
+                           region.handle->rkey),
+            0);
+  EXPECT_EQ(ends.left.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(file.mapping.data() + bytes / 2, source.data(), 64), 0);
+  EXPECT_LT(file.held_bytes(), bytes);
 }
 
 /// Processes find each other by names that a network namespace has to itself.

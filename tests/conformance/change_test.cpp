@@ -223,7 +223,7 @@ TEST_F(Reregistration, wrong_input_leaves_the_region_as_it_was) {
     refused(IBV_REREG_MR_CHANGE_PD, stranger.domain, nullptr, 0, 0);
     refused(IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0);
     refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE);
-    refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_ON_DEMAND);
+    refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_ZERO_BASED);
   }
   EXPECT_EQ(write(ends.left, from, buffer.address(), key), IBV_WC_SUCCESS);
 }

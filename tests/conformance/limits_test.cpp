@@ -214,7 +214,7 @@ TEST(Limits, the_software_device_refuses_what_it_does_not_offer) {
   for (const ibv_wr_opcode opcode : {IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV, IBV_WR_BIND_MW})
     EXPECT_EQ(ends.left.send(opcode, {}), EOPNOTSUPP);
   const Buffer buffer(64);
-  for (const int access : {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_ON_DEMAND}) {
+  for (const int access : {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED}) {
     EXPECT_EQ(driver().reg_mr(device.domain, buffer.data(), 64, IBV_ACCESS_LOCAL_WRITE | access),
               nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);

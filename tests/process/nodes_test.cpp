@@ -24,6 +24,7 @@
 #include "support/jobs.hpp"
 #include "support/node_shapes.hpp"
 #include "support/operators.hpp"
+#include "support/process_memory.hpp"
 
 namespace tutti {
 namespace {
@@ -443,6 +444,23 @@ TEST(Nodes, ranks_of_this_host_are_found_to_be_one) {
     return wrong_results(communicator, test::sum_job(), 1, 1000);
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Nodes, arenas_are_resident_where_they_are_used) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    constexpr std::size_t mebibyte = std::size_t{1} << 20;
+    Context context({.device = "soft0", .arena_bytes = 64 * mebibyte});
+    const auto resident = [] { return test::resident_bytes_of("memfd:tutti-arena"); };
+    if (resident() == 0 || resident() >= mebibyte) return 1;
+    Communicator communicator(context, exchange);
+    // Two ranks measure in the rings of both, of 2 MiB each.
+    if (resident() >= 6 * mebibyte) return 2;
+    const int wrong = wrong_results(communicator, test::sum_job(), 10, 1000);
+    if (wrong != 0) return 1000 + wrong;
+    if (resident() >= 8 * mebibyte) return 3;
+    return context.implementation().fabric.arena().bytes_with_pages() < 4 * mebibyte ? 0 : 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
 TEST(Nodes, a_rank_whose_memory_is_out_of_reach_is_a_node_of_its_own_and_says_why) {

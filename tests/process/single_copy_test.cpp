@@ -457,6 +457,25 @@ TEST(SingleCopy, what_is_measured_holds_for_all_ranks) {
     }
 }
 
+/// Figures of another measurement would differ in some digit.
+TEST(SingleCopy, two_ranks_measure_once_for_all_their_communicators) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    ContextOptions options = options_of(2, 0);
+    options.single_copy_bytes = {};
+    Context context(options);
+    std::string found;  // by the first communicator whose ranks have met in time
+    for (int made = 0; made < 5; ++made) {
+      Communicator communicator(context, exchange);
+      const std::string remark = communicator.single_copy_remark();
+      if (!all_say_the_same(communicator, exchange)) return 1;
+      if (found.empty() && remark.find("measured: ") != std::string::npos) found = remark;
+      if (!found.empty() && remark != found) return 2;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
 TEST(SingleCopy, ranks_of_a_node_that_were_split_off_go_by_its_figures) {
   for (const Launch launch : launches) {
     const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <system_error>
 
@@ -36,5 +37,23 @@ struct ProcessMemory {
     return memory;
   }
 };
+
+/// Bytes of mappings whose names contain `part` that are in this process's page tables.
+inline std::size_t resident_bytes_of(const std::string& part) {
+  std::ifstream maps("/proc/self/smaps");
+  std::size_t bytes = 0;
+  bool is_one = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::size_t kibibytes = 0;
+    words >> word;
+    if (word.find('-') != std::string::npos)  // "7f00-7f80 rw-s ... /memfd:name"
+      is_one = line.find(part) != std::string::npos;
+    else if (is_one && word == "Rss:" && words >> kibibytes)
+      bytes += kibibytes * 1024;
+  }
+  return bytes;
+}
 
 }  // namespace tutti::test

@@ -143,7 +143,7 @@ Backing* Backings::find_or_add(const MappedRange& range, std::size_t bytes, std:
                                 .users = 0});
 }
 
-Backings::Place Backings::find(const void* address, std::size_t bytes, bool writable) {
+Backings::Place Backings::find(const void* address, std::size_t bytes, bool writable, Pages pages) {
   const auto first = reinterpret_cast<std::size_t>(address);
   assert(bytes != 0);
   assert(first + bytes > first);
@@ -155,7 +155,9 @@ Backings::Place Backings::find(const void* address, std::size_t bytes, bool writ
   Backing* const backing = find_or_add(range, bytes, number);
   if (!backing) return {};
   ++backing->users;
-  const int error = detail::allocate_file_space(backing->descriptor.get(), range.offset, bytes);
+  const int error = pages == Pages::on_demand ? 0
+                                              : detail::allocate_file_space(
+                                                    backing->descriptor.get(), range.offset, bytes);
   if (error == 0) return {.number = number, .offset = range.offset};
   release(number);
   return {.error = error == ENOSPC ? ENOMEM : error};

@@ -32,6 +32,11 @@ struct MappedRange {
 /// Looks from the address `first` to before `last`.
 MappedRange look_up_range(std::size_t first, std::size_t last);
 
+/// When a file gets the pages of a range that is registered.  `on_demand`: they come as they are
+/// used, and the owner sees to it that there is memory for them: a peer that lacks it ends by a
+/// signal.
+enum class Pages : std::uint8_t { now, on_demand };
+
 struct Backing {
   detail::Descriptor descriptor;
   dev_t device;
@@ -49,9 +54,8 @@ class Backings {
     std::size_t offset = 0;
   };
 
-  /// Looks the range up in this process's mappings.  A backing that is found gets one more user,
-  /// and all pages of the range are allocated.
-  Place find(const void* address, std::size_t bytes, bool writable);
+  /// Looks the range up in this process's mappings.  A backing that is found gets one more user.
+  Place find(const void* address, std::size_t bytes, bool writable, Pages pages);
 
   /// Removes one user; true when it was the last one, and peers should unmap the file.
   bool release(std::uint32_t number);

@@ -18,7 +18,7 @@ namespace {
 int check_region(const void* address, std::size_t bytes, unsigned access) {
   constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                               IBV_ACCESS_HUGETLB |
+                               IBV_ACCESS_HUGETLB | IBV_ACCESS_ON_DEMAND |
                                IBV_ACCESS_OPTIONAL_RANGE;  // optional: may be ignored
   if ((access & ~offered) != 0) return EOPNOTSUPP;
   if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
@@ -110,13 +110,15 @@ int check_change(const MemoryRegion& region, int flags, const Change& wanted) {
 
 /// Where the memory lies; private memory is promoted first if the settings ask for that.
 Backings::Place find_place(Process& process, const void* address, std::size_t bytes,
-                           bool writable) {
+                           unsigned access) {
   assert(bytes != 0);
-  Backings::Place place = process.backings.find(address, bytes, writable);
+  const bool writable = (access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  const Pages pages = (access & IBV_ACCESS_ON_DEMAND) != 0 ? Pages::on_demand : Pages::now;
+  Backings::Place place = process.backings.find(address, bytes, writable, pages);
   if (place.error != 0 || place.number != 0 || !process.settings().promotes) return place;
   const char* reason = nullptr;
   const detail::Descriptor file = promote(address, bytes, reason);
-  if (file) place = process.backings.find(address, bytes, writable);
+  if (file) place = process.backings.find(address, bytes, writable, pages);
   if (process.settings().logs_transports)
     std::fprintf(stderr, "tutti: region at %p of %zu bytes: %s%s\n", address, bytes,
                  file ? "promoted to a sealed file" : "stays private, as ", file ? "" : reason);
@@ -132,8 +134,7 @@ ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int ac
     return refuse(error);
   const std::lock_guard guard(process.mutex);
   auto made = std::make_unique<MemoryRegion>();
-  const Backings::Place place =
-      find_place(process, address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  const Backings::Place place = find_place(process, address, bytes, access);
   if (place.error != 0) return refuse(place.error);
   std::uint32_t index = 0;
   if (!process.region_slots.take(index)) {
@@ -171,8 +172,7 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
   // need.
   Backings::Place place;
   try {
-    place = find_place(process, wanted.address, wanted.bytes,
-                       (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+    place = find_place(process, wanted.address, wanted.bytes, wanted.access);
   } catch (const std::bad_alloc&) {
     place.error = ENOMEM;
   }

@@ -196,6 +196,25 @@ TEST(CopyCosts, without_room_the_other_rank_hears_so) {
   }
 }
 
+/// Protects: a partner need not take memory before it knows that there is something to measure.
+TEST(CopyCosts, a_partner_hears_whether_the_leader_begins) {
+  for (const bool begins : {true, false}) {
+    Pair pair;
+    CopyProbe leading = pair.probe(0, 20s);
+    if (!begins) leading.blocks = {};
+    std::thread leader([&] { measure_copies_as_leader(leading, ::getpid(), 0); });
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(leader_begins(pair.probe(1, 60s)), begins);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+    CopyProbe following = pair.probe(1, 60s);
+    following.blocks = {};  // which ends what has begun
+    EXPECT_TRUE(measure_copies_as_partner(following).blocks_are_free);
+    leader.join();
+  }
+  Pair pair;
+  EXPECT_FALSE(leader_begins(pair.probe(1, 1ms))) << "there is no leader";
+}
+
 /// The leader's outcome where the ranks have these CPUs, by number.
 CopyOutcome measure_words(Pair& pair, std::size_t leaders_cpu, std::size_t partners_cpu) {
   CopyOutcome outcome;

@@ -1,9 +1,12 @@
-// Promise: blocks never overlap, start on cache lines, and come back whole.
+// Promise: blocks never overlap, start on cache lines, and come back whole.  What no block has been
+// in takes no memory, unless the device locks memory.
 #include "verbs/arena.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -75,6 +78,55 @@ TEST(Arena, full_arena_says_so_instead_of_failing) {
   EXPECT_EQ(soft.arena.largest_gap(), 0u);
 }
 
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+/// Bytes of the arena's file that have pages.
+std::size_t held_bytes(const Arena& arena) {
+  struct stat status {};
+  EXPECT_EQ(::fstat(arena.descriptor(), &status), 0);
+  return static_cast<std::size_t>(status.st_blocks) * 512;
+}
+
+TEST(Arena, pages_come_with_blocks) {
+  SoftArena soft(64 * mebibyte);
+  EXPECT_LT(held_bytes(soft.arena), mebibyte);
+  std::byte* const first = soft.arena.allocate(2 * mebibyte);
+  ASSERT_NE(first, nullptr);
+  EXPECT_GE(held_bytes(soft.arena), 2 * mebibyte);
+  EXPECT_LT(held_bytes(soft.arena), 3 * mebibyte);
+  EXPECT_EQ(held_bytes(soft.arena), soft.arena.bytes_with_pages());
+  soft.arena.release(first);
+  const std::size_t held = held_bytes(soft.arena);
+  ASSERT_NE(soft.arena.allocate(mebibyte), nullptr);
+  EXPECT_EQ(held_bytes(soft.arena), held) << "where a block has been there are pages";
+  ASSERT_NE(soft.arena.allocate(62 * mebibyte), nullptr);
+  EXPECT_GE(held_bytes(soft.arena), 63 * mebibyte);
+}
+
+TEST(Arena, what_is_set_aside_has_pages_once_they_are_provided) {
+  SoftArena soft(8 * mebibyte);
+  std::byte* const aside = soft.arena.set_aside(4 * mebibyte);
+  ASSERT_NE(soft.arena.allocate(4096), nullptr);  // behind it
+  EXPECT_LT(held_bytes(soft.arena), mebibyte);
+  soft.arena.provide(aside, 4 * mebibyte);
+  EXPECT_GE(held_bytes(soft.arena), 4 * mebibyte);
+  for (std::size_t at = 0; at < 4 * mebibyte; at += 4096) ASSERT_EQ(aside[at], std::byte{0});
+}
+
+TEST(Arena, a_block_that_gets_no_pages_is_an_error_and_no_loss) {
+  SoftArena soft(4 * mebibyte);
+  // A file in whose place the system gives no pages.
+  const int descriptor = soft.arena.descriptor(), kept = ::dup(descriptor);
+  const int zero = ::open("/dev/zero", O_RDWR | O_CLOEXEC);
+  ASSERT_GE(::dup2(zero, descriptor), 0);
+  EXPECT_THROW(soft.arena.allocate(2 * mebibyte), Error);
+  EXPECT_EQ(soft.arena.largest_gap(), soft.arena.size());
+  ASSERT_GE(::dup2(kept, descriptor), 0);
+  EXPECT_NE(soft.arena.allocate(4 * mebibyte), nullptr);
+  ::close(kept);
+  ::close(zero);
+}
+
 // Linux 6.1 undoes an allocation when a signal comes; 6.18 does not, and this cannot fail there.
 TEST(Arena, signals_do_not_keep_it_from_its_memory) {
   struct sigaction action {};
@@ -83,7 +135,8 @@ TEST(Arena, signals_do_not_keep_it_from_its_memory) {
   ASSERT_EQ(::sigaction(SIGALRM, &action, &former), 0);
   const itimerval often{.it_interval = {0, 2000}, .it_value = {0, 2000}};
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  EXPECT_NO_THROW(SoftArena(std::size_t{64} << 20));
+  SoftArena soft(64 * mebibyte);
+  EXPECT_NO_THROW(soft.arena.allocate(64 * mebibyte));
   const itimerval never{};
   EXPECT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
   EXPECT_EQ(::sigaction(SIGALRM, &former, nullptr), 0);
@@ -175,6 +228,12 @@ TEST(LockLimit, that_is_too_small_for_the_arena_is_named_before_the_device_is_as
   EXPECT_EQ(LockingDevice::asked_count, 0);
   EXPECT_EQ(locking.error_of_arena(64 << 10), "no error");
   EXPECT_EQ(LockingDevice::asked_count, 1);
+}
+
+TEST(Arena, of_a_device_that_locks_memory_has_all_pages) {
+  const LockingDevice locking;
+  const Arena arena(locking.port, locking.domain.get(), 4 * mebibyte);
+  EXPECT_GE(held_bytes(arena), 4 * mebibyte);
 }
 
 TEST(LockLimit, is_nothing_to_the_software_device) {
