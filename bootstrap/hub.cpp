@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -38,13 +40,17 @@ constexpr Timeout closing_timeout = 1s;
 // How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
 // sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
-// While descriptors are short, connections wait in the kernel's queue.
+// While descriptors are short and no stranger has one, or once all ranks have met and still many
+// connect, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;
-// The number of newcomers in excess of the ranks.  Beyond it the oldest stranger is dropped, never
-// the newcomer, so that silent connections cannot lock a rank out.
-constexpr std::size_t strangers_max = 64;
-// A limit per turn of the loop, so that a flood of connections does not starve the ranks.
-constexpr int accepts_per_turn = 64;
+// The number of newcomers in excess of the ranks that are still to come.  Beyond it strangers are
+// dropped, never the newcomer, so that silent connections cannot lock a rank out.
+constexpr std::size_t strangers_max = 128;
+// A limit per turn of the loop, so that a flood of connections does not starve the ranks.  It is
+// a fraction of strangers_max, so that newcomers have some turns to say who they are.
+constexpr int accepts_per_turn = 16;
+// A refused client has said its hello, and nothing more is expected from it.
+constexpr std::size_t ignored_bytes_max = std::size_t{64} << 10;
 
 Deadline in(Timeout timeout) noexcept {
   return Deadline::after(timeout, now());
@@ -71,10 +77,16 @@ SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
 struct Connection {
   enum class Phase : std::uint8_t { greeting, member, closing };
 
-  explicit Connection(UnsharedDescriptor accepted)
-      : socket(std::move(accepted)), reader(sizeof(wire::Hello)), expires(in(greeting_timeout)) {}
+  Connection(UnsharedDescriptor accepted, std::uint64_t host)
+      : socket(std::move(accepted)),
+        origin(host),
+        reader(sizeof(wire::Hello)),
+        expires(in(greeting_timeout)) {}
+
+  bool is_stranger() const noexcept { return phase != Phase::member && !lost; }
 
   UnsharedDescriptor socket;
+  std::uint64_t origin;  // its host, see origin_of()
   FrameReader reader;
   struct Outgoing {
     SharedFrame frame;
@@ -82,10 +94,11 @@ struct Connection {
   };
   std::deque<Outgoing> outbox;
   Phase phase = Phase::greeting;
-  std::uint32_t rank = 0;  // a member's
-  Deadline expires;        // for all connections but members'
-  bool deaf = false;       // sending has failed; what it said before is still to be read
-  bool lost = false;       // it will be forgotten at the end of this turn
+  std::uint32_t rank = 0;         // a member's
+  Deadline expires;               // for all connections but members'
+  std::size_t ignored_bytes = 0;  // since it was refused
+  bool deaf = false;              // sending has failed; what it said before is still to be read
+  bool lost = false;              // it will be forgotten at the end of this turn
 };
 
 struct Member {
@@ -199,44 +212,67 @@ class Hub::Service {
   }
 
   void accept_newcomers() {
-    for (int accepted = 0; accepted < accepts_per_turn; ++accepted) {
+    int accepted = 0;
+    for (; accepted < accepts_per_turn; ++accepted) {
+      Address peer;
+      peer.bytes = sizeof peer.storage;
       UnsharedDescriptor socket = UnsharedDescriptor::made_by([&] {
-        return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        return ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.bytes,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
       });
       if (!socket) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (errno == EAGAIN || errno == EWOULDBLOCK) break;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-          drop_oldest_stranger();
-          accept_again_ = in(accept_pause);
+          // The next turn takes the descriptor, after it has read what others have said.
+          if (drop_strangers(1) == 0) accept_again_ = in(accept_pause);
           return;
         }
         continue;  // that client has gone again
       }
       set_connection_options(socket.get());
-      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
-      const auto strangers =
-          std::count_if(connections_.begin(), connections_.end(), [](const auto& connection) {
-            return connection->phase != Connection::Phase::member && !connection->lost;
-          });
-      if (static_cast<std::size_t>(strangers) > strangers_max + members_.size()) {
-        drop_oldest_stranger();
-      }
+      connections_.push_back(std::make_unique<Connection>(std::move(socket), origin_of(peer)));
     }
+    // No rank is still to come, so whoever connects can wait.
+    if (joined_ && accepted == accepts_per_turn) accept_again_ = in(accept_pause);
+    const auto strangers = static_cast<std::size_t>(
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const auto& connection) { return connection->is_stranger(); }));
+    const std::size_t room = strangers_max + ranks_to_come();
+    if (strangers > room) (void)drop_strangers(strangers - room);
   }
 
-  void drop_oldest_stranger() noexcept {
-    for (const auto& connection : connections_) {
-      if (connection->phase == Connection::Phase::member || connection->lost) continue;
-      connection->lost = true;
-      return;
+  std::size_t ranks_to_come() const noexcept {
+    if (joined_) return 0;
+    return static_cast<std::size_t>(
+        std::count_if(members_.begin(), members_.end(),
+                      [](const Member& member) { return member.connection == nullptr; }));
+  }
+
+  /// Drops those that have come first from the host that has most of them, so that a crowd pushes
+  /// out its own.  Returns how many.
+  std::size_t drop_strangers(std::size_t count) {
+    std::map<std::uint64_t, std::size_t> crowds;  // by origin
+    for (const auto& connection : connections_)
+      if (connection->is_stranger()) ++crowds[connection->origin];
+    std::size_t dropped = 0;
+    for (; dropped < count && !crowds.empty(); ++dropped) {
+      const auto largest = std::max_element(
+          crowds.begin(), crowds.end(),
+          [](const auto& one, const auto& other) { return one.second < other.second; });
+      if (largest->second == 0) break;
+      --largest->second;
+      for (const auto& connection : connections_) {
+        if (!connection->is_stranger() || connection->origin != largest->first) continue;
+        connection->lost = true;
+        break;
+      }
     }
+    return dropped;
   }
 
   void expire_strangers() noexcept {
     for (const auto& connection : connections_) {
-      if (connection->phase != Connection::Phase::member && connection->expires.passed(now())) {
-        connection->lost = true;
-      }
+      if (connection->is_stranger() && connection->expires.passed(now())) connection->lost = true;
     }
   }
 
@@ -252,7 +288,11 @@ class Hub::Service {
       case Reception::some:
         break;
     }
-    if (connection.phase == Connection::Phase::closing) return;  // nobody listens any more
+    if (connection.phase == Connection::Phase::closing) {  // nobody listens any more
+      connection.ignored_bytes += bytes;
+      if (connection.ignored_bytes > ignored_bytes_max) connection.lost = true;
+      return;
+    }
     connection.reader.received(bytes);
     while (!connection.lost && connection.phase != Connection::Phase::closing) {
       const auto frame = connection.reader.next();

@@ -1,10 +1,14 @@
 // Strangers at the rendezvous: whoever is refused hears why, and the ranks of the job never notice.
 #include "bootstrap/hub.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "bootstrap/frame.hpp"
@@ -19,16 +23,36 @@ using namespace std::chrono_literals;
 /// A connection that may say anything.
 class Stranger {
  public:
-  explicit Stranger(std::uint16_t port)
+  /// Comes from 127.0.0.`host`.
+  explicit Stranger(std::uint16_t port, std::uint32_t host = 1, Timeout limit = 5s)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const sockaddr_in address = loopback(port);
-    connected_ = within(5s, [&] {
+    sockaddr_in origin = loopback(0);
+    origin.sin_addr.s_addr = htonl(0x7f000000u + host);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&origin), sizeof origin), 0);
+    connected_ = within(limit, [&] {
       return ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address),
                        sizeof address) == 0;
     });
   }
 
   bool connected() const noexcept { return connected_; }
+
+  /// Its end arrives as a reset instead of a close.
+  void reset() {
+    const linger at_once{1, 0};
+    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    socket_ = detail::Descriptor();
+  }
+  /// Nothing more comes from it, and it stays.
+  void half_close() noexcept { ::shutdown(socket_.get(), SHUT_WR); }
+  /// Says as much as the network takes at the moment; nothing if the connection has ended.
+  std::optional<std::size_t> flood(std::span<const std::byte> bytes) noexcept {
+    const ssize_t taken =
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (taken < 0 && errno != EAGAIN) return std::nullopt;
+    return static_cast<std::size_t>(std::max<ssize_t>(taken, 0));
+  }
 
   void say(std::span<const std::byte> bytes) noexcept {
     (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -252,6 +276,142 @@ TEST(Hub, silent_and_slow_connections_delay_nobody) {
   });
   over = true;
   dribbler.join();
+}
+
+// Protects: a crowd of one host does not push out a rank of another one that is slow to say who it
+// is.
+TEST(Hub, a_crowd_pushes_out_only_its_own) {
+  const auto job = tcp_job(4);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  run_job_with(job, [&] {
+    Stranger slow(port_of(job[0]), 3);
+    for (int number = 0; number < 400; ++number)
+      crowd.push_back(std::make_unique<Stranger>(port_of(job[0]), 2));
+    wire::Hello hello = hello_of(job[3]);
+    hello.rank_count = 7;  // an answer, but no rank of this job
+    slow.say(wire::FrameType::hello, bytes_of(hello));
+    const auto heard = slow.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
+  });
+}
+
+/// Strangers of all kinds, again and again, until it ends.
+class Siege {
+ public:
+  explicit Siege(std::uint16_t port) {
+    for (int kind = 0; kind < 4; ++kind)
+      threads_.emplace_back([this, port, kind] {
+        const std::vector<std::byte> garbage(1 << 14, std::byte{0x5a});
+        std::vector<std::unique_ptr<Stranger>> crowd;
+        while (!over_) {
+          crowd.push_back(std::make_unique<Stranger>(port, 1, 50ms));
+          Stranger& stranger = *crowd.back();
+          if (!stranger.connected()) continue;  // the job has not begun, or it is over
+          ++count_;
+          switch (kind) {
+            case 0:
+              stranger.reset();
+              break;
+            case 1:
+              stranger.half_close();
+              break;
+            case 2:
+              (void)stranger.flood(garbage);
+              break;
+            default:
+              stranger.say(wire::FrameType::hello,
+                           bytes_of(wire::Hello{wire::magic, wire::protocol_version, 1, 4, 0, {}}));
+          }
+          if (crowd.size() > 50) crowd.erase(crowd.begin());
+        }
+      });
+  }
+  ~Siege() {
+    over_ = true;
+    for (auto& thread : threads_) thread.join();
+  }
+  int count() const noexcept { return count_; }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::atomic<int> count_{0};
+  std::vector<std::thread> threads_;
+};
+
+// Protects: a flood of resets, half-open connections, garbage and wrong secrets neither keeps a job
+// from starting nor disturbs it while it runs.
+TEST(Hub, a_flood_stops_no_job) {
+  const auto job = tcp_job(4);
+  const Siege siege(port_of(job[0]));
+  for (const Ending& ending : run_ranks(job, [&](Exchange& exchange) {
+         // Until the flood has gone on for a while beside the job.
+         for (std::uint32_t go_on = 1; go_on != 0;) {
+           go_on = exchange.self() == Rank{0} && siege.count() < 500 ? 1 : 0;
+           std::array<std::uint32_t, 4> all{};
+           exchange.allgather(std::as_bytes(std::span{&go_on, 1}),
+                              std::as_writable_bytes(std::span{all}), 20s);
+           go_on = all[0];
+         }
+         EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+       }))
+    EXPECT_FALSE(ending.failed) << ending.text;
+}
+
+// Protects: where the process has few descriptors, a crowd takes them for a moment only.
+TEST(Hub, a_crowd_that_takes_all_descriptors_delays_nobody) {
+  const auto job = tcp_job(2);
+  int over[2];
+  ASSERT_EQ(::pipe2(over, O_CLOEXEC), 0);
+  const pid_t crowd_process = ::fork();  // before this one has threads
+  if (crowd_process == 0) {
+    ::close(over[1]);
+    std::vector<std::unique_ptr<Stranger>> crowd;
+    for (int number = 0; number < 200; ++number)
+      crowd.push_back(std::make_unique<Stranger>(port_of(job[0])));
+    char end = 0;
+    [[maybe_unused]] const ssize_t bytes = ::read(over[0], &end, 1);
+    ::_exit(0);
+  }
+  ::close(over[0]);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(over[1]);
+  ::close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next + 16);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Ending> endings;
+  std::thread rank_0(
+      [&] { endings = run_ranks({job[0]}, [](Exchange& one) { one.barrier(20s); }); });
+  std::this_thread::sleep_for(300ms);  // the crowd comes
+  const auto last = run_ranks({job[1]}, [](Exchange& one) { one.barrier(20s); });
+  rank_0.join();
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ::close(over[1]);
+  EXPECT_EQ(::waitpid(crowd_process, nullptr, 0), crowd_process);
+  EXPECT_FALSE(endings[0].failed) << endings[0].text;
+  EXPECT_FALSE(last[0].failed) << last[0].text;
+  // A hub that waits before it takes the next of 200 needs 20 s.
+  EXPECT_LT(last[0].took, 5s);
+}
+
+// Protects: whoever has been refused cannot keep the hub busy by talking on.
+TEST(Hub, who_talks_on_after_a_refusal_is_cut_off) {
+  const auto job = tcp_job(4);
+  run_job_with(job, [&] {
+    Stranger stranger(port_of(job[0]));
+    wire::Hello hello = hello_of(job[1]);
+    hello.version = 9;
+    stranger.say(wire::FrameType::hello, bytes_of(hello));
+    const std::vector<std::byte> garbage(1 << 14);
+    std::size_t taken = 0;
+    while (const auto bytes = stranger.flood(garbage)) {
+      taken += *bytes;
+      if (*bytes == 0) std::this_thread::sleep_for(1ms);
+    }
+    // What the buffers of both ends hold.
+    EXPECT_LT(taken, std::size_t{32} << 20);
+  });
 }
 
 // Protects: ranks that say goodbye and close at the same moment have left; that the hub cannot tell
