@@ -13,10 +13,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "bootstrap/frame.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/thread.hpp"
 #include "bootstrap/wire.hpp"
@@ -33,7 +35,8 @@ using namespace std::chrono_literals;
 using detail::now;
 using wire::FrameType;
 
-// A client says hello at once; its packets may be lost twice before this is over.
+// A client says hello and answers the challenge at once; its packets may be lost twice before this
+// is over.
 constexpr Timeout greeting_timeout = 5s;
 // A refused client needs one round trip to read the reason.
 constexpr Timeout closing_timeout = 1s;
@@ -56,15 +59,6 @@ Deadline in(Timeout timeout) noexcept {
   return Deadline::after(timeout, now());
 }
 
-/// Takes equally long for all bytes, so that the time of a refusal says nothing about them.
-bool equal_in_constant_time(const char* one, const char* other, std::size_t bytes) noexcept {
-  unsigned char difference = 0;
-  for (std::size_t position = 0; position < bytes; ++position) {
-    difference = static_cast<unsigned char>(difference | (one[position] ^ other[position]));
-  }
-  return difference == 0;
-}
-
 using SharedFrame = std::shared_ptr<const std::vector<std::byte>>;
 
 SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
@@ -75,7 +69,7 @@ SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
 }
 
 struct Connection {
-  enum class Phase : std::uint8_t { greeting, member, closing };
+  enum class Phase : std::uint8_t { greeting, challenged, member, closing };
 
   Connection(UnsharedDescriptor accepted, std::uint64_t host)
       : socket(std::move(accepted)),
@@ -94,6 +88,8 @@ struct Connection {
   };
   std::deque<Outgoing> outbox;
   Phase phase = Phase::greeting;
+  wire::Hello hello;              // once it is challenged
+  wire::Challenge challenge;      // likewise
   std::uint32_t rank = 0;         // a member's
   Deadline expires;               // for all connections but members'
   std::size_t ignored_bytes = 0;  // since it was refused
@@ -122,12 +118,10 @@ class Hub::Service {
   Service(UnsharedDescriptor listener, int stop, const HubOptions& options)
       : listener_(std::move(listener)),
         stop_(stop),
-        secret_bytes_(static_cast<std::uint32_t>(options.secret.size())),
+        secret_(options.secret),
         linger_(options.linger),
         members_(options.rank_count) {
-    detail::check(options.secret.size() <= wire::secret_bytes_max, "the secret fits a hello",
-                  options.secret.size(), wire::secret_bytes_max);
-    std::copy(options.secret.begin(), options.secret.end(), secret_);
+    if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
   }
 
   /// Throws Error{system}.
@@ -174,7 +168,9 @@ class Hub::Service {
     // Nobody can join any more, and the next job may want the port.
     listener_ = UnsharedDescriptor();
     for (const auto& connection : connections_) {
-      if (connection->phase == Connection::Phase::greeting) connection->lost = true;
+      if (connection->phase == Connection::Phase::greeting ||
+          connection->phase == Connection::Phase::challenged)
+        connection->lost = true;
     }
   }
 
@@ -297,9 +293,10 @@ class Hub::Service {
     while (!connection.lost && connection.phase != Connection::Phase::closing) {
       const auto frame = connection.reader.next();
       if (!frame) break;
-      const bool understood = connection.phase == Connection::Phase::greeting
-                                  ? greet(connection, *frame)
-                                  : handle(connection, *frame);
+      const bool understood =
+          connection.phase == Connection::Phase::greeting     ? challenge(connection, *frame)
+          : connection.phase == Connection::Phase::challenged ? admit(connection, *frame)
+                                                              : handle(connection, *frame);
       if (!understood) connection.lost = true;
     }
     if (connection.reader.malformed()) connection.lost = true;
@@ -380,28 +377,46 @@ class Hub::Service {
 
   // Handling frames.  The result false means that this is no client of ours.
 
-  bool greet(Connection& connection, const Frame& frame) {
+  bool challenge(Connection& connection, const Frame& frame) {
     const auto hello = front_of<wire::Hello>(frame.payload);
     if (frame.type != FrameType::hello || !hello || hello->magic != wire::magic) return false;
     if (hello->version != wire::protocol_version) {
       refuse(connection, {wire::Reason::version, wire::protocol_version});
-    } else if (const bool same = equal_in_constant_time(hello->secret, secret_, sizeof secret_);
-               !same || hello->secret_bytes != secret_bytes_) {
-      // The secret comes before anything else is compared: a stranger learns nothing about the job.
+      return true;
+    }
+    connection.hello = *hello;
+    connection.challenge.job = job_;
+    if (!fill_random(connection.challenge.nonce)) return false;
+    connection.phase = Connection::Phase::challenged;
+    send(connection, make_frame(FrameType::challenge, bytes_of(connection.challenge)));
+    return true;
+  }
+
+  bool admit(Connection& connection, const Frame& frame) {
+    const auto proof = front_of<wire::Proof>(frame.payload);
+    if (frame.type != FrameType::proof || !proof) return false;
+    const wire::Hello& hello = connection.hello;
+    // The secret comes before anything else is compared: a stranger learns nothing about the job.
+    if (!equal_in_constant_time(proof->digest,
+                                prove(Prover::rank, secret_, hello, connection.challenge))) {
       refuse(connection, {wire::Reason::secret, 0});
-    } else if (hello->rank_count != rank_count()) {
+      return true;
+    }
+    const wire::Proof own{prove(Prover::hub, secret_, hello, connection.challenge)};
+    send(connection, make_frame(FrameType::proof, bytes_of(own)));
+    if (hello.rank_count != rank_count()) {
       refuse(connection, {wire::Reason::rank_count, rank_count()});
-    } else if (hello->rank >= rank_count()) {
+    } else if (hello.rank >= rank_count()) {
       refuse(connection, {wire::Reason::rank_range, rank_count()});
-    } else if (const Connection* holder = members_[hello->rank].connection;
+    } else if (const Connection* holder = members_[hello.rank].connection;
                joined_ || (holder != nullptr && !holder->lost)) {
       refuse(connection, {wire::Reason::rank_taken, 0});
     } else {
       connection.phase = Connection::Phase::member;
-      connection.rank = hello->rank;
+      connection.rank = hello.rank;
       connection.reader.set_limit(wire::to_hub_bytes_max(rank_count()));
-      members_[hello->rank].connection = &connection;
-      members_[hello->rank].gave_up = false;
+      members_[hello.rank].connection = &connection;
+      members_[hello.rank].gave_up = false;
       joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
         return member.connection != nullptr && !member.connection->lost && !member.left;
       });
@@ -462,6 +477,8 @@ class Hub::Service {
       case FrameType::left:
       case FrameType::equal:
       case FrameType::delivered:
+      case FrameType::challenge:
+      case FrameType::proof:
         break;
     }
     return false;
@@ -628,8 +645,8 @@ class Hub::Service {
 
   UnsharedDescriptor listener_;
   int stop_;  // borrowed from Hub; readable once the thread has to stop
-  char secret_[wire::secret_bytes_max] = {};
-  std::uint32_t secret_bytes_;
+  std::string secret_;
+  decltype(wire::Challenge::job) job_{};
   Timeout linger_;
   std::vector<Member> members_;                           // by rank
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "bootstrap/frame.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "tcp_ranks.hpp"
 
@@ -64,13 +65,10 @@ class Stranger {
     say(stream);
   }
 
-  /// The next frame's type and, for a refusal, its reason; nothing if the hub closes instead.
-  std::optional<std::pair<wire::FrameType, wire::Refusal>> hear() {
+  /// The next frame, valid until this is called again; nothing if the hub closes instead.
+  std::optional<Frame> frame() {
     for (;;) {
-      if (const auto frame = reader_.next()) {
-        return std::pair{frame->type,
-                         front_of<wire::Refusal>(frame->payload).value_or(wire::Refusal{})};
-      }
+      if (const auto frame = reader_.next()) return frame;
       pollfd waiting{socket_.get(), POLLIN, 0};
       if (::poll(&waiting, 1, 10'000) != 1) return std::nullopt;
       std::size_t bytes = 0;
@@ -79,6 +77,33 @@ class Stranger {
       }
       reader_.received(bytes);
     }
+  }
+  /// Its type and, for a refusal, the reason.
+  std::optional<std::pair<wire::FrameType, wire::Refusal>> hear() {
+    const auto next = frame();
+    if (!next) return std::nullopt;
+    return std::pair{next->type, front_of<wire::Refusal>(next->payload).value_or(wire::Refusal{})};
+  }
+
+  std::optional<wire::Challenge> say_hello(const wire::Hello& hello) {
+    say(wire::FrameType::hello, bytes_of(hello));
+    const auto next = frame();
+    if (!next || next->type != wire::FrameType::challenge) return std::nullopt;
+    return front_of<wire::Challenge>(next->payload);
+  }
+  /// Proves that it knows the secret, and checks that the hub does; nothing of what follows is
+  /// read.  False: the hub does not take the proof.
+  bool shake_hands(const wire::Hello& hello, const std::string& secret) {
+    const auto challenge = say_hello(hello);
+    EXPECT_TRUE(challenge);
+    if (!challenge) return false;
+    say(wire::FrameType::proof,
+        bytes_of(wire::Proof{prove(Prover::rank, secret, hello, *challenge)}));
+    const auto next = frame();
+    if (!next || next->type != wire::FrameType::proof) return false;
+    const auto proof = front_of<wire::Proof>(next->payload);
+    EXPECT_EQ(proof->digest, prove(Prover::hub, secret, hello, *challenge));
+    return true;
   }
 
  private:
@@ -93,14 +118,11 @@ std::uint16_t port_of(const TcpOptions& options) {
 }
 
 wire::Hello hello_of(const TcpOptions& options) {
-  wire::Hello hello{wire::magic,
-                    wire::protocol_version,
-                    index_of(options.rank),
-                    options.rank_count,
-                    static_cast<std::uint32_t>(options.secret.size()),
-                    {}};
-  std::copy(options.secret.begin(), options.secret.end(), hello.secret);
-  return hello;
+  return {.magic = wire::magic,
+          .version = wire::protocol_version,
+          .rank = index_of(options.rank),
+          .rank_count = options.rank_count,
+          .nonce = {1, 2, 3}};
 }
 
 /// Runs a job whose last rank comes only once `strangers` is done, so that they meet a hub that is
@@ -203,24 +225,79 @@ TEST(Hub, refuses_another_size) {
 TEST(Hub, refuses_impossible_hellos) {
   const auto job = tcp_job(2);
   run_job_with(job, [&] {
-    const auto answer = [&](const std::function<void(wire::Hello&)>& spoil) {
+    const auto answer = [&](const std::string& secret, std::uint32_t rank) {
       Stranger stranger(port_of(job[0]));
       wire::Hello hello = hello_of(job[1]);
-      spoil(hello);
-      stranger.say(wire::FrameType::hello, bytes_of(hello));
-      const auto heard = stranger.hear();
+      hello.rank = rank;
+      const auto challenge = stranger.say_hello(hello);
+      EXPECT_TRUE(challenge);
+      stranger.say(wire::FrameType::proof,
+                   bytes_of(wire::Proof{prove(Prover::rank, secret, hello, *challenge)}));
+      auto heard = stranger.hear();
+      if (heard && heard->first == wire::FrameType::proof) heard = stranger.hear();
       EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
       return heard ? heard->second.reason : wire::Reason{99};
     };
-    EXPECT_EQ(answer([](wire::Hello& hello) { hello.rank = 2; }), wire::Reason::rank_range);
-    EXPECT_EQ(answer([](wire::Hello& hello) { hello.version = 9; }), wire::Reason::version);
-    EXPECT_EQ(answer([](wire::Hello& hello) {
-                hello.rank = 2;
-                hello.secret[0] = '?';
-              }),
-              wire::Reason::secret);
-    EXPECT_EQ(answer([](wire::Hello& hello) { hello.secret_bytes = UINT32_MAX; }),
-              wire::Reason::secret);
+    EXPECT_EQ(answer(job[0].secret, 2), wire::Reason::rank_range);
+    EXPECT_EQ(answer("?", 2), wire::Reason::secret);
+    EXPECT_EQ(answer("", 1), wire::Reason::secret);
+    Stranger other(port_of(job[0]));
+    wire::Hello hello = hello_of(job[1]);
+    hello.version = 2;
+    other.say(wire::FrameType::hello, bytes_of(hello));
+    const auto heard = other.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
+    EXPECT_EQ(heard->second.reason, wire::Reason::version);
+    EXPECT_EQ(heard->second.expected, wire::protocol_version);
+  });
+}
+
+// Protects: what a rank has sent when it joined lets nobody else in who sends it again, and no part
+// of a proof is taken for another rank, another number of ranks, or the other direction.
+TEST(Hub, a_recorded_proof_is_worth_nothing) {
+  const auto job = tcp_job(4);
+  run_job_with(job, [&] {
+    wire::Hello hello = hello_of(job[3]);
+    hello.rank = 9;  // so that it knows the secret, but takes no place
+    wire::Proof recorded;
+    {
+      Stranger rank(port_of(job[0]));
+      const auto challenge = rank.say_hello(hello);
+      ASSERT_TRUE(challenge);
+      recorded = {prove(Prover::rank, job[3].secret, hello, *challenge)};
+      rank.say(wire::FrameType::proof, bytes_of(recorded));
+      const auto heard = rank.hear();
+      ASSERT_TRUE(heard && heard->first == wire::FrameType::proof);
+    }
+    const auto refuses = [&](const std::function<wire::Proof(const wire::Challenge&)>& make) {
+      Stranger stranger(port_of(job[0]));
+      const auto challenge = stranger.say_hello(hello);
+      ASSERT_TRUE(challenge);
+      stranger.say(wire::FrameType::proof, bytes_of(make(*challenge)));
+      const auto heard = stranger.hear();
+      ASSERT_TRUE(heard && heard->first == wire::FrameType::refusal);
+      EXPECT_EQ(heard->second.reason, wire::Reason::secret);
+    };
+    refuses([&](const wire::Challenge&) { return recorded; });
+    refuses([&](const wire::Challenge& challenge) {
+      return wire::Proof{prove(Prover::hub, job[3].secret, hello, challenge)};
+    });
+    for (std::uint32_t wire::Hello::*field : {&wire::Hello::rank, &wire::Hello::rank_count})
+      refuses([&](const wire::Challenge& challenge) {
+        wire::Hello other = hello;
+        other.*field = 2;
+        return wire::Proof{prove(Prover::rank, job[3].secret, other, challenge)};
+      });
+    // Both at once, without waiting for the challenge.
+    Stranger blind(port_of(job[0]));
+    std::vector<std::byte> stream;
+    append_frame(stream, wire::FrameType::hello, bytes_of(hello));
+    append_frame(stream, wire::FrameType::proof, bytes_of(recorded));
+    blind.say(stream);
+    auto heard = blind.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::challenge);
+    heard = blind.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
   });
 }
 
@@ -287,11 +364,7 @@ TEST(Hub, a_crowd_pushes_out_only_its_own) {
     Stranger slow(port_of(job[0]), 3);
     for (int number = 0; number < 400; ++number)
       crowd.push_back(std::make_unique<Stranger>(port_of(job[0]), 2));
-    wire::Hello hello = hello_of(job[3]);
-    hello.rank_count = 7;  // an answer, but no rank of this job
-    slow.say(wire::FrameType::hello, bytes_of(hello));
-    const auto heard = slow.hear();
-    EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
+    EXPECT_TRUE(slow.say_hello(hello_of(job[3])));
   });
 }
 
@@ -423,7 +496,7 @@ TEST(Hub, who_leaves_beside_others_is_not_taken_for_dead) {
     std::vector<std::unique_ptr<Stranger>> members;
     for (std::uint32_t rank = 1; rank < rank_count; ++rank) {
       members.push_back(std::make_unique<Stranger>(port_of(job[0])));
-      members.back()->say(wire::FrameType::hello, bytes_of(hello_of(job[rank])));
+      EXPECT_TRUE(members.back()->shake_hands(hello_of(job[rank]), job[rank].secret));
     }
     for (const auto& member : members) {
       const auto heard = member->hear();
@@ -458,7 +531,7 @@ TEST(Hub, a_broken_rank_counts_as_dead) {
     std::atomic<int> heard_count{0};
     std::thread impostor([&] {
       Stranger stranger(port_of(job[0]));
-      stranger.say(wire::FrameType::hello, bytes_of(hello_of(job[2])));
+      EXPECT_TRUE(stranger.shake_hands(hello_of(job[2]), job[2].secret));
       const auto heard = stranger.hear();
       EXPECT_TRUE(heard && heard->first == wire::FrameType::welcome);
       stranger.say(type, bytes_of(wire::Step{UINT64_MAX, UINT64_MAX}));
