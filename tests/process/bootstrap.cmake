@@ -6,7 +6,7 @@ foreach(name local tcp)
     ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/tests/unit/bootstrap)
 endforeach()
 if(TARGET tutti-bench)
-  foreach(group missing stranger)
+  foreach(group missing stranger secrets)
     add_test(NAME bootstrap_rendezvous_${group}
       COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bootstrap_rendezvous.sh $<TARGET_FILE:tutti-bench> ${group})
     set_tests_properties(bootstrap_rendezvous_${group} PROPERTIES LABELS process TIMEOUT 120
