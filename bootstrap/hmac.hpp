@@ -15,7 +15,7 @@ using Digest = std::array<std::uint8_t, 32>;
 class Sha256 {
  public:
   void add(std::span<const std::byte> bytes) noexcept;
-  /// Of all that was added.  Nothing can be added afterwards.
+  /// The digest of all that was added.  Nothing can be added afterwards.
   Digest digest() noexcept;
 
  private:

@@ -167,8 +167,8 @@ case $mode in
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to
     # wait to the thread sanitizer.  What polls lines in memory is seen in some of its variants.
-    run asan-clang --beside "$computing" --but 'compile_fail|^bits_|plan_trace|^tune_(node_|verify_)?choices' \
-      -LE "$sanitized|$computing|beside" -E 'plan_|(virtual|node)_time|network_probes|bench_(results|verbs)|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|rooted|schedules|soak|split)_flags|_block$|ring_(mapped|bounced|republished)|every_collective' \
+    run asan-clang --beside "$computing|fuzz" --but 'compile_fail|^bits_|plan_trace|^tune_(node_|verify_)?choices' \
+      -LE "$sanitized|$computing|beside|fuzz" -E 'plan_|(virtual|node)_time|network_probes|bench_(results|verbs)|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|rooted|schedules|soak|split)_flags|_block$|ring_(mapped|bounced|republished)|every_collective' \
       -j "$(nproc)"
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")
