@@ -3,7 +3,6 @@
 // all, 1: it challenges, else it proves that it knows the secret, and welcomes); then come frames:
 // their type (plus 64: after the rank's next frame), the length of their payload, payload.
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,8 +47,7 @@ struct Listener {
   }
   /// Nothing if nobody comes in time.
   detail::Descriptor accept(int milliseconds) const {
-    pollfd waiting{socket.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, milliseconds) != 1) return {};
+    if (!is_readable(socket.get(), milliseconds)) return {};
     return detail::Descriptor(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
 
@@ -98,8 +96,7 @@ constexpr std::uint8_t waits = 64;
 /// Whatever it is.
 void await_frame(int socket, FrameReader& reader) {
   while (!reader.next()) {
-    pollfd waiting{socket, POLLIN, 0};
-    if (::poll(&waiting, 1, 20) != 1) return;
+    if (!is_readable(socket, 20)) return;
     std::size_t bytes = 0;
     if (receive_some(socket, reader.space(), bytes) == Reception::end) return;
     reader.received(bytes);
@@ -114,8 +111,7 @@ std::optional<T> await(int socket, FrameReader& reader, wire::FrameType type) {
       if (frame->type != type) return std::nullopt;
       return front_of<T>(frame->payload);
     }
-    pollfd waiting{socket, POLLIN, 0};
-    if (::poll(&waiting, 1, 1000) != 1) return std::nullopt;
+    if (!is_readable(socket, 1000)) return std::nullopt;
     std::size_t bytes = 0;
     if (receive_some(socket, reader.space(), bytes) == Reception::end) return std::nullopt;
     reader.received(bytes);

@@ -2,6 +2,9 @@
 // hands both to libFuzzer.
 #pragma once
 
+#include <poll.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -29,6 +32,16 @@ inline void promise(bool kept, const char* what, std::string_view value = {}) {
 
 inline std::string_view text_of(std::span<const std::uint8_t> input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
+}
+
+/// Whether anything can be read within that time.  libFuzzer's timer interrupts system calls.
+inline bool is_readable(int descriptor, int milliseconds) {
+  pollfd waiting{descriptor, POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&waiting, 1, milliseconds);
+  } while (ready < 0 && errno == EINTR);
+  return ready == 1;
 }
 
 /// Takes an input from its begin; what is not there is zero.

@@ -6,7 +6,6 @@
 // the ranks, 2 and 3 strangers.  The next two bits say what: a frame (its type, the length of its
 // payload, payload), bytes (their number, bytes), a contribution or letters that fit the step
 // (their number, bytes), or the end of the connection, after which a stranger connects again.
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -100,8 +99,7 @@ class Client {
     }
   }
   Reception receive(int milliseconds) {
-    pollfd waiting{socket_, POLLIN, 0};
-    if (::poll(&waiting, 1, milliseconds) != 1) {
+    if (!is_readable(socket_, milliseconds)) {
       promise(milliseconds == 0, "the hub does not hang");
       return Reception::nothing_yet;
     }
