@@ -18,7 +18,7 @@ way to wait and to be notified alone; about 20 minutes on 2 cores.
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
           what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place of
-          "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
+          "asan", with a fixed number of libFuzzer's inputs (more: scripts/fuzz), clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
           fuzzing, every node shape of 10 ranks), and the kernel's verbs in a virtual machine; last,
           with nothing beside it, the tripwires of performance (microbench/targets.txt,
           soft_device.py); about 50 minutes.  Longer ones still: ctest --preset release -L soak.
