@@ -10,11 +10,15 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "bootstrap/frame.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/thread.hpp"
 #include "bootstrap/wire.hpp"
@@ -31,32 +35,28 @@ using namespace std::chrono_literals;
 using detail::now;
 using wire::FrameType;
 
-// A client says hello at once; its packets may be lost twice before this is over.
+// A client says hello and answers the challenge at once; its packets may be lost twice before this
+// is over.
 constexpr Timeout greeting_timeout = 5s;
 // A refused client needs one round trip to read the reason.
 constexpr Timeout closing_timeout = 1s;
 // How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
 // sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
-// While descriptors are short, connections wait in the kernel's queue.
+// While descriptors are short and no stranger has one, or once all ranks have met and still many
+// connect, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;
-// The number of newcomers in excess of the ranks.  Beyond it the oldest stranger is dropped, never
-// the newcomer, so that silent connections cannot lock a rank out.
-constexpr std::size_t strangers_max = 64;
-// A limit per turn of the loop, so that a flood of connections does not starve the ranks.
-constexpr int accepts_per_turn = 64;
+// The number of newcomers in excess of the ranks that are still to come.  Beyond it strangers are
+// dropped, never the newcomer, so that silent connections cannot lock a rank out.
+constexpr std::size_t strangers_max = 128;
+// A limit per turn of the loop, so that a flood of connections does not starve the ranks.  It is
+// a fraction of strangers_max, so that newcomers have some turns to say who they are.
+constexpr int accepts_per_turn = 16;
+// A refused client has said its hello, and nothing more is expected from it.
+constexpr std::size_t ignored_bytes_max = std::size_t{64} << 10;
 
 Deadline in(Timeout timeout) noexcept {
   return Deadline::after(timeout, now());
-}
-
-/// Takes equally long for all bytes, so that the time of a refusal says nothing about them.
-bool equal_in_constant_time(const char* one, const char* other, std::size_t bytes) noexcept {
-  unsigned char difference = 0;
-  for (std::size_t position = 0; position < bytes; ++position) {
-    difference = static_cast<unsigned char>(difference | (one[position] ^ other[position]));
-  }
-  return difference == 0;
 }
 
 using SharedFrame = std::shared_ptr<const std::vector<std::byte>>;
@@ -69,12 +69,18 @@ SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
 }
 
 struct Connection {
-  enum class Phase : std::uint8_t { greeting, member, closing };
+  enum class Phase : std::uint8_t { greeting, challenged, member, closing };
 
-  explicit Connection(UnsharedDescriptor accepted)
-      : socket(std::move(accepted)), reader(sizeof(wire::Hello)), expires(in(greeting_timeout)) {}
+  Connection(UnsharedDescriptor accepted, std::uint64_t host)
+      : socket(std::move(accepted)),
+        origin(host),
+        reader(sizeof(wire::Hello)),
+        expires(in(greeting_timeout)) {}
+
+  bool is_stranger() const noexcept { return phase != Phase::member && !lost; }
 
   UnsharedDescriptor socket;
+  std::uint64_t origin;  // its host, see origin_of()
   FrameReader reader;
   struct Outgoing {
     SharedFrame frame;
@@ -82,10 +88,13 @@ struct Connection {
   };
   std::deque<Outgoing> outbox;
   Phase phase = Phase::greeting;
-  std::uint32_t rank = 0;  // a member's
-  Deadline expires;        // for all connections but members'
-  bool deaf = false;       // sending has failed; what it said before is still to be read
-  bool lost = false;       // it will be forgotten at the end of this turn
+  wire::Hello hello;              // once it is challenged
+  wire::Challenge challenge;      // likewise
+  std::uint32_t rank = 0;         // a member's
+  Deadline expires;               // for all connections but members'
+  std::size_t ignored_bytes = 0;  // since it was refused
+  bool deaf = false;              // sending has failed; what it said before is still to be read
+  bool lost = false;              // it will be forgotten at the end of this turn
 };
 
 struct Member {
@@ -109,12 +118,10 @@ class Hub::Service {
   Service(UnsharedDescriptor listener, int stop, const HubOptions& options)
       : listener_(std::move(listener)),
         stop_(stop),
-        secret_bytes_(static_cast<std::uint32_t>(options.secret.size())),
+        secret_(options.secret),
         linger_(options.linger),
         members_(options.rank_count) {
-    detail::check(options.secret.size() <= wire::secret_bytes_max, "the secret fits a hello",
-                  options.secret.size(), wire::secret_bytes_max);
-    std::copy(options.secret.begin(), options.secret.end(), secret_);
+    if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
   }
 
   /// Throws Error{system}.
@@ -161,7 +168,9 @@ class Hub::Service {
     // Nobody can join any more, and the next job may want the port.
     listener_ = UnsharedDescriptor();
     for (const auto& connection : connections_) {
-      if (connection->phase == Connection::Phase::greeting) connection->lost = true;
+      if (connection->phase == Connection::Phase::greeting ||
+          connection->phase == Connection::Phase::challenged)
+        connection->lost = true;
     }
   }
 
@@ -199,44 +208,67 @@ class Hub::Service {
   }
 
   void accept_newcomers() {
-    for (int accepted = 0; accepted < accepts_per_turn; ++accepted) {
+    int accepted = 0;
+    for (; accepted < accepts_per_turn; ++accepted) {
+      Address peer;
+      peer.bytes = sizeof peer.storage;
       UnsharedDescriptor socket = UnsharedDescriptor::made_by([&] {
-        return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        return ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.bytes,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
       });
       if (!socket) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (errno == EAGAIN || errno == EWOULDBLOCK) break;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-          drop_oldest_stranger();
-          accept_again_ = in(accept_pause);
+          // The next turn takes the descriptor, after it has read what others have said.
+          if (drop_strangers(1) == 0) accept_again_ = in(accept_pause);
           return;
         }
         continue;  // that client has gone again
       }
       set_connection_options(socket.get());
-      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
-      const auto strangers =
-          std::count_if(connections_.begin(), connections_.end(), [](const auto& connection) {
-            return connection->phase != Connection::Phase::member && !connection->lost;
-          });
-      if (static_cast<std::size_t>(strangers) > strangers_max + members_.size()) {
-        drop_oldest_stranger();
-      }
+      connections_.push_back(std::make_unique<Connection>(std::move(socket), origin_of(peer)));
     }
+    // No rank is still to come, so whoever connects can wait.
+    if (joined_ && accepted == accepts_per_turn) accept_again_ = in(accept_pause);
+    const auto strangers = static_cast<std::size_t>(
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const auto& connection) { return connection->is_stranger(); }));
+    const std::size_t room = strangers_max + ranks_to_come();
+    if (strangers > room) (void)drop_strangers(strangers - room);
   }
 
-  void drop_oldest_stranger() noexcept {
-    for (const auto& connection : connections_) {
-      if (connection->phase == Connection::Phase::member || connection->lost) continue;
-      connection->lost = true;
-      return;
+  std::size_t ranks_to_come() const noexcept {
+    if (joined_) return 0;
+    return static_cast<std::size_t>(
+        std::count_if(members_.begin(), members_.end(),
+                      [](const Member& member) { return member.connection == nullptr; }));
+  }
+
+  /// Drops those that have come first from the host that has most of them, so that a crowd pushes
+  /// out its own.  Returns how many.
+  std::size_t drop_strangers(std::size_t count) {
+    std::map<std::uint64_t, std::size_t> crowds;  // by origin
+    for (const auto& connection : connections_)
+      if (connection->is_stranger()) ++crowds[connection->origin];
+    std::size_t dropped = 0;
+    for (; dropped < count && !crowds.empty(); ++dropped) {
+      const auto largest = std::max_element(
+          crowds.begin(), crowds.end(),
+          [](const auto& one, const auto& other) { return one.second < other.second; });
+      if (largest->second == 0) break;
+      --largest->second;
+      for (const auto& connection : connections_) {
+        if (!connection->is_stranger() || connection->origin != largest->first) continue;
+        connection->lost = true;
+        break;
+      }
     }
+    return dropped;
   }
 
   void expire_strangers() noexcept {
     for (const auto& connection : connections_) {
-      if (connection->phase != Connection::Phase::member && connection->expires.passed(now())) {
-        connection->lost = true;
-      }
+      if (connection->is_stranger() && connection->expires.passed(now())) connection->lost = true;
     }
   }
 
@@ -252,14 +284,19 @@ class Hub::Service {
       case Reception::some:
         break;
     }
-    if (connection.phase == Connection::Phase::closing) return;  // nobody listens any more
+    if (connection.phase == Connection::Phase::closing) {  // nobody listens any more
+      connection.ignored_bytes += bytes;
+      if (connection.ignored_bytes > ignored_bytes_max) connection.lost = true;
+      return;
+    }
     connection.reader.received(bytes);
     while (!connection.lost && connection.phase != Connection::Phase::closing) {
       const auto frame = connection.reader.next();
       if (!frame) break;
-      const bool understood = connection.phase == Connection::Phase::greeting
-                                  ? greet(connection, *frame)
-                                  : handle(connection, *frame);
+      const bool understood =
+          connection.phase == Connection::Phase::greeting     ? challenge(connection, *frame)
+          : connection.phase == Connection::Phase::challenged ? admit(connection, *frame)
+                                                              : handle(connection, *frame);
       if (!understood) connection.lost = true;
     }
     if (connection.reader.malformed()) connection.lost = true;
@@ -340,28 +377,46 @@ class Hub::Service {
 
   // Handling frames.  The result false means that this is no client of ours.
 
-  bool greet(Connection& connection, const Frame& frame) {
+  bool challenge(Connection& connection, const Frame& frame) {
     const auto hello = front_of<wire::Hello>(frame.payload);
     if (frame.type != FrameType::hello || !hello || hello->magic != wire::magic) return false;
     if (hello->version != wire::protocol_version) {
       refuse(connection, {wire::Reason::version, wire::protocol_version});
-    } else if (const bool same = equal_in_constant_time(hello->secret, secret_, sizeof secret_);
-               !same || hello->secret_bytes != secret_bytes_) {
-      // The secret comes before anything else is compared: a stranger learns nothing about the job.
+      return true;
+    }
+    connection.hello = *hello;
+    connection.challenge.job = job_;
+    if (!fill_random(connection.challenge.nonce)) return false;
+    connection.phase = Connection::Phase::challenged;
+    send(connection, make_frame(FrameType::challenge, bytes_of(connection.challenge)));
+    return true;
+  }
+
+  bool admit(Connection& connection, const Frame& frame) {
+    const auto proof = front_of<wire::Proof>(frame.payload);
+    if (frame.type != FrameType::proof || !proof) return false;
+    const wire::Hello& hello = connection.hello;
+    // The secret comes before anything else is compared: a stranger learns nothing about the job.
+    if (!equal_in_constant_time(proof->digest,
+                                prove(Prover::rank, secret_, hello, connection.challenge))) {
       refuse(connection, {wire::Reason::secret, 0});
-    } else if (hello->rank_count != rank_count()) {
+      return true;
+    }
+    const wire::Proof own{prove(Prover::hub, secret_, hello, connection.challenge)};
+    send(connection, make_frame(FrameType::proof, bytes_of(own)));
+    if (hello.rank_count != rank_count()) {
       refuse(connection, {wire::Reason::rank_count, rank_count()});
-    } else if (hello->rank >= rank_count()) {
+    } else if (hello.rank >= rank_count()) {
       refuse(connection, {wire::Reason::rank_range, rank_count()});
-    } else if (const Connection* holder = members_[hello->rank].connection;
+    } else if (const Connection* holder = members_[hello.rank].connection;
                joined_ || (holder != nullptr && !holder->lost)) {
       refuse(connection, {wire::Reason::rank_taken, 0});
     } else {
       connection.phase = Connection::Phase::member;
-      connection.rank = hello->rank;
+      connection.rank = hello.rank;
       connection.reader.set_limit(wire::to_hub_bytes_max(rank_count()));
-      members_[hello->rank].connection = &connection;
-      members_[hello->rank].gave_up = false;
+      members_[hello.rank].connection = &connection;
+      members_[hello.rank].gave_up = false;
       joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
         return member.connection != nullptr && !member.connection->lost && !member.left;
       });
@@ -422,6 +477,8 @@ class Hub::Service {
       case FrameType::left:
       case FrameType::equal:
       case FrameType::delivered:
+      case FrameType::challenge:
+      case FrameType::proof:
         break;
     }
     return false;
@@ -588,8 +645,8 @@ class Hub::Service {
 
   UnsharedDescriptor listener_;
   int stop_;  // borrowed from Hub; readable once the thread has to stop
-  char secret_[wire::secret_bytes_max] = {};
-  std::uint32_t secret_bytes_;
+  std::string secret_;
+  decltype(wire::Challenge::job) job_{};
   Timeout linger_;
   std::vector<Member> members_;                           // by rank
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival

@@ -7,7 +7,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pmix.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <array>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include "bootstrap/describe.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/tcp_exchange.hpp"
 #include "tutti/bootstrap.hpp"
@@ -257,11 +257,10 @@ std::string own_address() {
 }
 
 std::string random_secret() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Error(ErrorCode::system, "getrandom", errno);
+  std::array<std::uint8_t, 16> bytes{};
+  if (!fill_random(bytes)) throw Error(ErrorCode::system, "getrandom", errno);
   std::string text;
-  for (const unsigned char byte : bytes)
+  for (const std::uint8_t byte : bytes)
     for (const int digit : {byte >> 4, byte & 15}) text += "0123456789abcdef"[digit];
   return text;
 }

@@ -95,6 +95,26 @@ Endpoint parse_endpoint(const std::string& rendezvous) {
   return endpoint;
 }
 
+std::uint64_t origin_of(const Address& address) noexcept {
+  std::uint64_t origin = 0;
+  if (address.storage.ss_family == AF_INET) {
+    sockaddr_in peer{};
+    std::memcpy(&peer, &address.storage, sizeof peer);
+    origin = peer.sin_addr.s_addr;
+  } else if (address.storage.ss_family == AF_INET6) {
+    sockaddr_in6 peer{};
+    std::memcpy(&peer, &address.storage, sizeof peer);
+    const std::uint8_t* const bytes = peer.sin6_addr.s6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&peer.sin6_addr)) {
+      std::memcpy(&origin, bytes + 12, 4);
+    } else {
+      // On one link all have the same network, and differ in the rest.
+      std::memcpy(&origin, bytes + (IN6_IS_ADDR_LINKLOCAL(&peer.sin6_addr) ? 8 : 0), sizeof origin);
+    }
+  }
+  return origin;
+}
+
 std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;

@@ -34,6 +34,10 @@ struct Address {
   socklen_t bytes = 0;
 };
 
+/// Which host that is, as far as one can tell: an IPv4 address, or the network of an IPv6 address,
+/// because a host may have all of its addresses.  0 for other families.
+std::uint64_t origin_of(const Address& address) noexcept;
+
 /// The addresses of the host now, in the resolver's order.  Empty: the resolver asks to try again
 /// later.  Blocks as long as the system's resolver does.  Throws Error{invalid_argument}.
 std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous);

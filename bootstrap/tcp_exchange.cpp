@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bootstrap/describe.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "tutti/detail/check.hpp"
 #include "tutti/detail/clock.hpp"
@@ -142,24 +143,28 @@ void TcpExchange::join(const TcpOptions& options, UnsharedDescriptor listener) {
     hub_ = std::make_unique<Hub>(std::move(listener),
                                  HubOptions{rank_count_, options.secret, options.timeout});
   }
-  wire::Hello hello{wire::magic,
-                    wire::protocol_version,
-                    index_of(self_),
-                    rank_count_,
-                    static_cast<std::uint32_t>(options.secret.size()),
-                    {}};
-  std::copy(options.secret.begin(), options.secret.end(), hello.secret);
+  secret_ = options.secret;
+  hello_ = {.magic = wire::magic,
+            .version = wire::protocol_version,
+            .rank = index_of(self_),
+            .rank_count = rank_count_};
 
   std::string last_words;
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     socket_ = connect_to(addresses, deadline);
     if (socket_) {
       // Anything half received or half sent on an earlier connection is void.
-      reader_ = FrameReader(joining_bytes_max(rank_count_));
+      reader_ = FrameReader(sizeof(wire::Challenge));
       outbox_.clear();
       outbox_sent_ = 0;
-      say(FrameType::hello, bytes_of(hello));
-      if (await_welcome(options, deadline)) return;
+      challenge_.reset();
+      trusts_hub_ = false;
+      if (!fill_random(hello_.nonce)) throw Error(ErrorCode::system, "getrandom", errno);
+      say(FrameType::hello, bytes_of(hello_));
+      if (await_welcome(options, deadline)) {
+        secret_.clear();
+        return;
+      }
       last_words = "the connection was closed again";
     } else {
       last_words = std::strerror(errno);
@@ -188,6 +193,12 @@ bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
       throw_missing(options, *answer_,
                     "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
     }
+    if (impostor_) {
+      throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
+                                              " does not know the secret of this job; set the "
+                                              "same TUTTI_SECRET on every rank of a job, and use "
+                                              "another port for another job");
+    }
     if (foreign_) {
       throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
                                               " is no rank 0 of tutti; choose another port in "
@@ -196,7 +207,7 @@ bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
     if (!socket_) return false;
     if (!answer_by && deadline.passed(now())) {
       answer_by = Deadline::after(answer_timeout, now());
-      ask(0);
+      if (trusts_hub_) ask(0);
     }
     if (answer_by && answer_by->passed(now())) {
       throw_missing(options, std::span{&hub_rank, 1},
@@ -528,6 +539,10 @@ void TcpExchange::handle(const Frame& frame) {
     }
     return ranks;
   };
+  if (!trusts_hub_) {
+    foreign_ = !shake_hands(frame) || foreign_;
+    return;
+  }
   switch (frame.type) {
     case FrameType::welcome:
       welcome_ = true;
@@ -592,9 +607,34 @@ void TcpExchange::handle(const Frame& frame) {
     case FrameType::letters:
     case FrameType::query:
     case FrameType::goodbye:
+    case FrameType::challenge:
+    case FrameType::proof:
       break;
   }
   foreign_ = true;
+}
+
+/// What comes before the hub has proved that it knows the secret.  False: no hub of ours would send
+/// that.
+bool TcpExchange::shake_hands(const Frame& frame) {
+  if (frame.type == FrameType::refusal) {
+    refusal_ = front_of<wire::Refusal>(frame.payload);
+    return refusal_.has_value();
+  }
+  if (frame.type == FrameType::challenge && !challenge_) {
+    challenge_ = front_of<wire::Challenge>(frame.payload);
+    if (!challenge_) return false;
+    const wire::Proof own{prove(Prover::rank, secret_, hello_, *challenge_)};
+    say(FrameType::proof, bytes_of(own));
+    return true;
+  }
+  const auto proof = front_of<wire::Proof>(frame.payload);
+  if (frame.type != FrameType::proof || !proof || !challenge_) return false;
+  trusts_hub_ =
+      equal_in_constant_time(proof->digest, prove(Prover::hub, secret_, hello_, *challenge_));
+  impostor_ = !trusts_hub_;
+  reader_.set_limit(joining_bytes_max(rank_count_));
+  return trusts_hub_;
 }
 
 /// Sleeps until the hub sends something or the deadline passes; may return early.

@@ -70,6 +70,7 @@ class TcpExchange final : public Exchange {
   void receive();
   void receive_what_fits() noexcept;
   void handle(const Frame& frame);
+  bool shake_hands(const Frame& frame);
   void await_news(Deadline deadline);
   void lose_hub() noexcept;
   void say_goodbye() noexcept;
@@ -83,8 +84,15 @@ class TcpExchange final : public Exchange {
   std::vector<std::byte> outbox_;  // frames that are not sent yet, so that none is cut short
   std::size_t outbox_sent_ = 0;
 
+  // The handshake of the connection under way.
+  std::string secret_;  // until all have met
+  wire::Hello hello_;
+  std::optional<wire::Challenge> challenge_;
+  bool trusts_hub_ = false;  // because it knows the secret, too
+
   // What the hub has sent.
-  bool foreign_ = false;  // something that no hub sends
+  bool foreign_ = false;   // something that no hub sends
+  bool impostor_ = false;  // a wrong proof
   bool welcome_ = false;
   std::optional<wire::Refusal> refusal_;
   std::optional<std::vector<Rank>> gave_up_;

@@ -1,7 +1,8 @@
 // All structs that cross the TCP connections of bootstrap.  A frame is a header and as many bytes
 // as it announces; all numbers are little-endian, as are all hosts that this builds for.
 //
-//   joining    client -> hub  hello                  hub -> client  welcome | refusal | gave_up
+//   joining    client -> hub  hello, proof           hub -> client  challenge, proof,
+//                                                                   welcome | refusal | gave_up
 //   exchanging client -> hub  contribution, comparison, letters, query
 //                                                    hub -> client  gathered, equal, delivered,
 //                                                                   disagreement, missing
@@ -9,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +36,8 @@ enum class FrameType : std::uint32_t {
   equal = 14,        // Step: all have; otherwise the answer is gathered
   letters = 15,      // Letters, then for each its rank in 32 bits, to which it goes, and a record
   delivered = 16,    // Letters likewise, with the ranks from which they come
+  challenge = 17,    // Challenge: the answer to a hello
+  proof = 18,        // Proof: the client's, and then the hub's
 };
 
 struct FrameHeader {
@@ -43,21 +47,38 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 8);
 
 inline constexpr std::uint64_t magic = 0x30626f6974747574;  // "tuttiob0"
-// It is raised with every change of a struct in this file, except Hello, whose layout is frozen so
-// that two versions can detect that they differ.
-inline constexpr std::uint32_t protocol_version = 2;
+// It is raised with every change of a struct in this file, and of what is done with it.  The length
+// of Hello and its fields up to `rank_count` are frozen, so that two versions can detect that they
+// differ.
+inline constexpr std::uint32_t protocol_version = 3;
 
 inline constexpr std::size_t secret_bytes_max = 256;
 
+using Nonce = std::array<std::uint8_t, 32>;
+
+/// Until version 2 the secret and its length followed rank_count.
 struct Hello {
   std::uint64_t magic = 0;
   std::uint32_t version = 0;
   std::uint32_t rank = 0;
   std::uint32_t rank_count = 0;
-  std::uint32_t secret_bytes = 0;
-  char secret[secret_bytes_max] = {};  // padded with zeros
+  std::uint32_t reserved = 0;
+  Nonce nonce{};
+  std::array<std::uint8_t, 224> padding{};
 };
 static_assert(sizeof(Hello) == 280);
+
+struct Challenge {
+  std::array<std::uint8_t, 16> job{};  // random, the same for all ranks of this job
+  Nonce nonce{};                       // of this connection
+};
+static_assert(sizeof(Challenge) == 48);
+
+/// See handshake.hpp.
+struct Proof {
+  std::array<std::uint8_t, 32> digest{};
+};
+static_assert(sizeof(Proof) == 32);
 
 enum class Reason : std::uint32_t { version, secret, rank_count, rank_range, rank_taken };
 

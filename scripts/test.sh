@@ -18,7 +18,7 @@ way to wait and to be notified alone; about 20 minutes on 2 cores.
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
           what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place of
-          "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
+          "asan", with a fixed number of libFuzzer's inputs (more: scripts/fuzz), clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
           fuzzing, every node shape of 10 ranks), and the kernel's verbs in a virtual machine; last,
           with nothing beside it, the tripwires of performance (microbench/targets.txt,
           soft_device.py); about 50 minutes.  Longer ones still: ctest --preset release -L soak.
@@ -167,8 +167,8 @@ case $mode in
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to
     # wait to the thread sanitizer.  What polls lines in memory is seen in some of its variants.
-    run asan-clang --beside "$computing" --but 'compile_fail|^bits_|plan_trace|^tune_(node_|verify_)?choices' \
-      -LE "$sanitized|$computing|beside" -E 'plan_|(virtual|node)_time|network_probes|bench_(results|verbs)|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|rooted|schedules|soak|split)_flags|_block$|ring_(mapped|bounced|republished)|every_collective' \
+    run asan-clang --beside "$computing|fuzz" --but 'compile_fail|^bits_|plan_trace|^tune_(node_|verify_)?choices' \
+      -LE "$sanitized|$computing|beside|fuzz" -E 'plan_|(virtual|node)_time|network_probes|bench_(results|verbs)|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|rooted|schedules|soak|split)_flags|_block$|ring_(mapped|bounced|republished)|every_collective' \
       -j "$(nproc)"
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")

@@ -3,17 +3,25 @@
 #include <signal.h>
 
 #include <unistd.h>
+
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
+#include <tutti/detail/clock.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/detail/number_in.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 #include <vector>
+
+#include "bootstrap/secret.hpp"
 
 namespace tutti {
 namespace {
@@ -272,6 +280,42 @@ ContextSettings context_settings(const ContextOptions& given) {
 
 }  // namespace runtime
 
+namespace {
+
+/// What a descriptor had, which cannot be read twice, for whoever asks again.
+std::string secret_of_descriptor(const std::string& text, Deadline deadline) {
+  static std::mutex mutex;
+  static std::map<int, std::string> known;
+  const auto descriptor = detail::number_in<std::uint32_t>(text);
+  if (!descriptor || *descriptor > INT_MAX)
+    refuse("TUTTI_SECRET_FD", text, "the number of an open descriptor, for example 3");
+  const std::lock_guard lock(mutex);
+  const auto number = static_cast<int>(*descriptor);
+  if (const auto found = known.find(number); found != known.end()) return found->second;
+  return known[number] =
+             bootstrap::secret_from_descriptor(number, "TUTTI_SECRET_FD=" + text, deadline);
+}
+
+/// The variable stays: to remove it would race with whoever reads the environment in another
+/// thread, take it from children and from a second communicator, and leave it in
+/// /proc/PID/environ.
+std::string secret_of_environment(Deadline deadline) {
+  const auto text = value_of("TUTTI_SECRET"), file = value_of("TUTTI_SECRET_FILE"),
+             descriptor = value_of("TUTTI_SECRET_FD");
+  if (text.has_value() + file.has_value() + descriptor.has_value() > 1)
+    throw Error(ErrorCode::invalid_argument,
+                "expected one of TUTTI_SECRET, TUTTI_SECRET_FILE and TUTTI_SECRET_FD, but several "
+                "are set; unset all but one");
+  if (file)
+    return bootstrap::secret_in_file(*file, "TUTTI_SECRET_FILE=\"" + *file + "\"", deadline);
+  if (descriptor) return secret_of_descriptor(*descriptor, deadline);
+  return required("TUTTI_SECRET",
+                  "a text that only this job's ranks know, or TUTTI_SECRET_FILE, a file that has "
+                  "it, or TUTTI_SECRET_FD, an open descriptor");
+}
+
+}  // namespace
+
 TcpOptions TcpOptions::from_environment() {
   runtime::refuse_unknown_settings();
   TcpOptions options;
@@ -286,9 +330,9 @@ TcpOptions TcpOptions::from_environment() {
            "0 .. " + std::to_string(options.rank_count - 1) + " (TUTTI_SIZE - 1)");
   options.rendezvous =
       required("TUTTI_RENDEZVOUS", "host:port on which rank 0 listens, for example 10.0.0.1:5555");
-  options.secret = required("TUTTI_SECRET", "a text that only this job's ranks know");
   if (auto text = value_of("TUTTI_BOOTSTRAP_TIMEOUT"))
     options.timeout = parse_seconds(*text, "TUTTI_BOOTSTRAP_TIMEOUT");
+  options.secret = secret_of_environment(Deadline::after(options.timeout, detail::now()));
   return options;
 }
 

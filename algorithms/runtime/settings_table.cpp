@@ -135,7 +135,17 @@ constexpr Setting table[] = {
     {tcp_bootstrap, "TUTTI_RENDEZVOUS", "host:port", "none", "Where rank 0 listens.",
      "An address is safer than a name, because some hosts resolve their own name to 127.0.1.1."},
     {tcp_bootstrap, "TUTTI_SECRET", "any text", "none", "What the ranks of one job share.",
-     "A connection with another secret is refused."},
+     "A connection that does not prove to know it is refused; the secret itself is not sent. Other "
+     "processes of the same user can see it in the environment, which the library leaves as it "
+     "is."},
+    {tcp_bootstrap, "TUTTI_SECRET_FILE", "a path", "none",
+     "The file that has the secret, in place of TUTTI_SECRET.",
+     "It is refused if others than its owner may read or change it. A newline at its end is no "
+     "part of the secret."},
+    {tcp_bootstrap, "TUTTI_SECRET_FD", "a number", "none",
+     "The open descriptor from which the secret is read, in place of TUTTI_SECRET.",
+     "It is read to its end once for all exchanges of the process, and then closed unless it is a "
+     "standard stream. Each rank needs a pipe of its own; a file may be the same for all."},
     {tcp_bootstrap, "TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "30",
      "How long all ranks may take to meet.",
      "Rank 0, which relays, also waits that long for the others to leave before its exchange is "

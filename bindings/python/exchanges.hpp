@@ -185,7 +185,8 @@ inline void add_exchanges(py::module_& module) {
   module.def(
       "tcp_exchange", tcp_exchange,
       "Meets the other ranks over TCP; without arguments as the environment says (TUTTI_RANK, "
-      "TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET, TUTTI_BOOTSTRAP_TIMEOUT).",
+      "TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET or TUTTI_SECRET_FILE or TUTTI_SECRET_FD, "
+      "TUTTI_BOOTSTRAP_TIMEOUT).",
       py::kw_only(), py::arg("rank") = py::none(), py::arg("rank_count") = py::none(),
       py::arg("rendezvous") = py::none(), py::arg("secret") = py::none(),
       py::arg("timeout") = py::none());

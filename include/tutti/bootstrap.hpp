@@ -25,13 +25,15 @@ struct TcpOptions {
   std::string secret;      // shared by the ranks of one job, 1 .. 256 bytes
   Timeout timeout = std::chrono::seconds(30);  // of meeting, and of rank 0's destruction
 
-  /// Reads TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET and TUTTI_BOOTSTRAP_TIMEOUT
-  /// (seconds).  Throws Error{invalid_argument} naming the variable, its value and what it takes.
+  /// Reads TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_BOOTSTRAP_TIMEOUT (seconds), and
+  /// TUTTI_SECRET or what TUTTI_SECRET_FILE or TUTTI_SECRET_FD name.  Throws
+  /// Error{invalid_argument} naming the variable, its value and what it takes.
   TUTTI_EXPORT static TcpOptions from_environment();
 };
 
 /// Meets the other ranks over TCP.  Collective.  Rank 0 listens, the others connect, and a
-/// connection with another secret is refused.  Throws Error{timed_out} naming the ranks that did
+/// connection with another secret is refused; both sides prove that they know it, and it is not
+/// sent.  Throws Error{timed_out} naming the ranks that did
 /// not come.  The connections stay open as the side channel; a thread of rank 0 relays, asleep
 /// until there is something to relay.
 ///

@@ -107,7 +107,7 @@ typedef struct {
 } tutti_tcp_options;
 
 /* Meets the other ranks over TCP.  options NULL: from TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS,
- * TUTTI_SECRET and TUTTI_BOOTSTRAP_TIMEOUT. */
+ * TUTTI_SECRET (or TUTTI_SECRET_FILE or TUTTI_SECRET_FD) and TUTTI_BOOTSTRAP_TIMEOUT. */
 TUTTI_EXPORT tutti_status tutti_tcp_exchange(const tutti_tcp_options* options,
                                              tutti_exchange** exchange, tutti_failure* failure);
 

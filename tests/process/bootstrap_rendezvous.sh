@@ -1,7 +1,8 @@
 #!/bin/bash
 # Promise: a job whose rank does not come, and one that a stranger tries to join, end in time and
 # say in one line what was wrong.  Separate processes, set up by their environment as users do.
-# Usage: bootstrap_rendezvous.sh TUTTI_BENCH missing|stranger
+# So do ranks that have the secret from a file, from a descriptor and from the environment.
+# Usage: bootstrap_rendezvous.sh TUTTI_BENCH missing|stranger|secrets
 set -u
 bench=$1
 group=$2
@@ -55,18 +56,39 @@ missing() {
 
 # A fifth process claims rank 2 with a wrong secret: it is refused, and the four complete.
 stranger() {
-  local rank status
+  local rank
   for rank in 0 1 3; do run "rank-$rank" $rank & done
   TUTTI_SECRET=guessed run stranger 2
   refused stranger 'refused rank 2: wrong secret'
   run rank-2 2
   wait
+  all_well
+}
+
+# all_well: the four ranks have completed, with right results.
+all_well() {
+  local rank status
   for rank in 0 1 2 3; do
     read -r status _ <"$folder/rank-$rank.end"
     [ "$status" = 0 ] || fail "rank $rank: status $status: $(cat "$folder/rank-$rank.err")"
   done
   [ "$(grep -c '"correct":true' "$folder/rank-0.out")" = 2 ] ||
     fail "rank 0: $(cat "$folder/rank-0.out")"
+}
+
+# Rank 0 reads a file, rank 1 its standard input, rank 2 a pipe; rank 3 first a file that others may
+# read, which is refused.
+secrets() {
+  (umask 077; echo "$TUTTI_SECRET" >"$folder/secret")
+  (umask 022; echo "$TUTTI_SECRET" >"$folder/open")
+  (unset TUTTI_SECRET; TUTTI_SECRET_FILE=$folder/secret run rank-0 0) &
+  (unset TUTTI_SECRET; TUTTI_SECRET_FD=0 run rank-1 1 <"$folder/secret") &
+  (unset TUTTI_SECRET; TUTTI_SECRET_FD=7 run rank-2 2 7< <(cat "$folder/secret")) &
+  (unset TUTTI_SECRET; TUTTI_SECRET_FILE=$folder/open run open 3)
+  refused open 'TUTTI_SECRET_FILE=.*/open": others than its owner may read or change it .mode 644'
+  run rank-3 3
+  wait
+  all_well
 }
 
 $group

@@ -31,6 +31,7 @@ constexpr double factor_max = 1e3;
 constexpr std::size_t file_max_bytes = std::size_t{16} << 20;
 constexpr int depth_max = 8;
 constexpr std::size_t quoted_max = 80;
+constexpr std::size_t reason_max = 300;  // of the JSON reader, which quotes what it has read last
 
 /// Data rates: InfiniBand roadmap, 4 lanes (QDR 32 Gb/s after 8b/10b; FDR 54.5, EDR 97.0, HDR 194
 /// and NDR 388 Gb/s after 64b/66b); 10, 25 and 100 Gb/s Ethernet, of which RoCE v2 leaves 1024 of
@@ -89,13 +90,18 @@ std::string place_in(const std::string& text, std::size_t byte) {
   return "line " + std::to_string(line) + ", column " + std::to_string(end - start);
 }
 
+/// In one line, and not at length.
+std::string shortened(const Json& value) {
+  return value.dump().substr(0, quoted_max);
+}
+
 /// Reads the members of one object by name; a member that nobody has asked for is unknown.
 class Reader {
  public:
   Reader(const std::string& file, std::string where, const Json& object)
       : file_(file), where_(std::move(where)), object_(object) {
     if (!object.is_object())
-      refuse(file_, where_ + " is " + object.dump().substr(0, quoted_max) + "; expected an object");
+      refuse(file_, where_ + " is " + shortened(object) + "; expected an object");
   }
 
   double number(const char* name, double otherwise, double least, double most) {
@@ -150,12 +156,12 @@ class Reader {
     auto member = object_.begin();
     while (member != object_.end() && is_known(member.key())) ++member;
     if (member != object_.end())
-      refuse(file_, "\"" + member.key() + "\" is unknown in " + where_ + "; expected " + names);
+      refuse(file_, shortened(member.key()) + " is unknown in " + where_ + "; expected " + names);
     if (!missing_.empty()) refuse(file_, where_ + " lacks \"" + missing_ + "\"");
   }
   [[noreturn]] void expected(const char* name, const Json& value, const std::string& what) const {
-    refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " +
-                      value.dump().substr(0, quoted_max) + "; expected " + what);
+    refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " + shortened(value) +
+                      "; expected " + what);
   }
 
  private:
@@ -245,9 +251,10 @@ FabricModel parse(const std::string& file, const std::string& text) {
   try {
     document = Json::parse(text, is_flat);
   } catch (const Json::parse_error& error) {
-    refuse(file, "no JSON at " + place_in(text, error.byte) + " (" + error.what() + ")");
+    refuse(file, "no JSON at " + place_in(text, error.byte) + " (" +
+                     std::string(error.what()).substr(0, reason_max) + ")");
   } catch (const Json::exception& error) {  // a number out of range
-    refuse(file, error.what());
+    refuse(file, std::string(error.what()).substr(0, reason_max));
   }
   Reader reader(file, "the file", document);
   FabricModel model;

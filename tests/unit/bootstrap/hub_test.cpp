@@ -1,13 +1,18 @@
 // Strangers at the rendezvous: whoever is refused hears why, and the ranks of the job never notice.
 #include "bootstrap/hub.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "bootstrap/frame.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "tcp_ranks.hpp"
 
@@ -19,16 +24,39 @@ using namespace std::chrono_literals;
 /// A connection that may say anything.
 class Stranger {
  public:
-  explicit Stranger(std::uint16_t port)
+  /// Comes from 127.0.0.`host`.
+  explicit Stranger(std::uint16_t port, std::uint32_t host = 1, Timeout limit = 5s)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const sockaddr_in address = loopback(port);
-    connected_ = within(5s, [&] {
+    sockaddr_in origin = loopback(0);
+    origin.sin_addr.s_addr = htonl(0x7f000000u + host);
+    if (host != 1) {
+      EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&origin), sizeof origin),
+                0);
+    }
+    connected_ = within(limit, [&] {
       return ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address),
                        sizeof address) == 0;
     });
   }
 
   bool connected() const noexcept { return connected_; }
+
+  /// Its end arrives as a reset instead of a close.
+  void reset() {
+    const linger at_once{1, 0};
+    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    socket_ = detail::Descriptor();
+  }
+  /// Nothing more comes from it, and it stays.
+  void half_close() noexcept { ::shutdown(socket_.get(), SHUT_WR); }
+  /// Says as much as the network takes at the moment; nothing if the connection has ended.
+  std::optional<std::size_t> flood(std::span<const std::byte> bytes) noexcept {
+    const ssize_t taken =
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (taken < 0 && errno != EAGAIN) return std::nullopt;
+    return static_cast<std::size_t>(std::max<ssize_t>(taken, 0));
+  }
 
   void say(std::span<const std::byte> bytes) noexcept {
     (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -40,13 +68,10 @@ class Stranger {
     say(stream);
   }
 
-  /// The next frame's type and, for a refusal, its reason; nothing if the hub closes instead.
-  std::optional<std::pair<wire::FrameType, wire::Refusal>> hear() {
+  /// The next frame, valid until this is called again; nothing if the hub closes instead.
+  std::optional<Frame> frame() {
     for (;;) {
-      if (const auto frame = reader_.next()) {
-        return std::pair{frame->type,
-                         front_of<wire::Refusal>(frame->payload).value_or(wire::Refusal{})};
-      }
+      if (const auto frame = reader_.next()) return frame;
       pollfd waiting{socket_.get(), POLLIN, 0};
       if (::poll(&waiting, 1, 10'000) != 1) return std::nullopt;
       std::size_t bytes = 0;
@@ -55,6 +80,33 @@ class Stranger {
       }
       reader_.received(bytes);
     }
+  }
+  /// Its type and, for a refusal, the reason.
+  std::optional<std::pair<wire::FrameType, wire::Refusal>> hear() {
+    const auto next = frame();
+    if (!next) return std::nullopt;
+    return std::pair{next->type, front_of<wire::Refusal>(next->payload).value_or(wire::Refusal{})};
+  }
+
+  std::optional<wire::Challenge> say_hello(const wire::Hello& hello) {
+    say(wire::FrameType::hello, bytes_of(hello));
+    const auto next = frame();
+    if (!next || next->type != wire::FrameType::challenge) return std::nullopt;
+    return front_of<wire::Challenge>(next->payload);
+  }
+  /// Proves that it knows the secret, and checks that the hub does; nothing of what follows is
+  /// read.  False: the hub does not take the proof.
+  bool shake_hands(const wire::Hello& hello, const std::string& secret) {
+    const auto challenge = say_hello(hello);
+    EXPECT_TRUE(challenge);
+    if (!challenge) return false;
+    say(wire::FrameType::proof,
+        bytes_of(wire::Proof{prove(Prover::rank, secret, hello, *challenge)}));
+    const auto next = frame();
+    if (!next || next->type != wire::FrameType::proof) return false;
+    const auto proof = front_of<wire::Proof>(next->payload);
+    EXPECT_EQ(proof->digest, prove(Prover::hub, secret, hello, *challenge));
+    return true;
   }
 
  private:
@@ -69,14 +121,11 @@ std::uint16_t port_of(const TcpOptions& options) {
 }
 
 wire::Hello hello_of(const TcpOptions& options) {
-  wire::Hello hello{wire::magic,
-                    wire::protocol_version,
-                    index_of(options.rank),
-                    options.rank_count,
-                    static_cast<std::uint32_t>(options.secret.size()),
-                    {}};
-  std::copy(options.secret.begin(), options.secret.end(), hello.secret);
-  return hello;
+  return {.magic = wire::magic,
+          .version = wire::protocol_version,
+          .rank = index_of(options.rank),
+          .rank_count = options.rank_count,
+          .nonce = {1, 2, 3}};
 }
 
 /// Runs a job whose last rank comes only once `strangers` is done, so that they meet a hub that is
@@ -179,24 +228,79 @@ TEST(Hub, refuses_another_size) {
 TEST(Hub, refuses_impossible_hellos) {
   const auto job = tcp_job(2);
   run_job_with(job, [&] {
-    const auto answer = [&](const std::function<void(wire::Hello&)>& spoil) {
+    const auto answer = [&](const std::string& secret, std::uint32_t rank) {
       Stranger stranger(port_of(job[0]));
       wire::Hello hello = hello_of(job[1]);
-      spoil(hello);
-      stranger.say(wire::FrameType::hello, bytes_of(hello));
-      const auto heard = stranger.hear();
+      hello.rank = rank;
+      const auto challenge = stranger.say_hello(hello);
+      EXPECT_TRUE(challenge);
+      stranger.say(wire::FrameType::proof,
+                   bytes_of(wire::Proof{prove(Prover::rank, secret, hello, *challenge)}));
+      auto heard = stranger.hear();
+      if (heard && heard->first == wire::FrameType::proof) heard = stranger.hear();
       EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
       return heard ? heard->second.reason : wire::Reason{99};
     };
-    EXPECT_EQ(answer([](wire::Hello& hello) { hello.rank = 2; }), wire::Reason::rank_range);
-    EXPECT_EQ(answer([](wire::Hello& hello) { hello.version = 9; }), wire::Reason::version);
-    EXPECT_EQ(answer([](wire::Hello& hello) {
-                hello.rank = 2;
-                hello.secret[0] = '?';
-              }),
-              wire::Reason::secret);
-    EXPECT_EQ(answer([](wire::Hello& hello) { hello.secret_bytes = UINT32_MAX; }),
-              wire::Reason::secret);
+    EXPECT_EQ(answer(job[0].secret, 2), wire::Reason::rank_range);
+    EXPECT_EQ(answer("?", 2), wire::Reason::secret);
+    EXPECT_EQ(answer("", 1), wire::Reason::secret);
+    Stranger other(port_of(job[0]));
+    wire::Hello hello = hello_of(job[1]);
+    hello.version = 2;
+    other.say(wire::FrameType::hello, bytes_of(hello));
+    const auto heard = other.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
+    EXPECT_EQ(heard->second.reason, wire::Reason::version);
+    EXPECT_EQ(heard->second.expected, wire::protocol_version);
+  });
+}
+
+// Protects: what a rank has sent when it joined lets nobody else in who sends it again, and no part
+// of a proof is taken for another rank, another number of ranks, or the other direction.
+TEST(Hub, a_recorded_proof_is_worth_nothing) {
+  const auto job = tcp_job(4);
+  run_job_with(job, [&] {
+    wire::Hello hello = hello_of(job[3]);
+    hello.rank = 9;  // so that it knows the secret, but takes no place
+    wire::Proof recorded;
+    {
+      Stranger rank(port_of(job[0]));
+      const auto challenge = rank.say_hello(hello);
+      ASSERT_TRUE(challenge);
+      recorded = {prove(Prover::rank, job[3].secret, hello, *challenge)};
+      rank.say(wire::FrameType::proof, bytes_of(recorded));
+      const auto heard = rank.hear();
+      ASSERT_TRUE(heard && heard->first == wire::FrameType::proof);
+    }
+    const auto refuses = [&](const std::function<wire::Proof(const wire::Challenge&)>& make) {
+      Stranger stranger(port_of(job[0]));
+      const auto challenge = stranger.say_hello(hello);
+      ASSERT_TRUE(challenge);
+      stranger.say(wire::FrameType::proof, bytes_of(make(*challenge)));
+      const auto heard = stranger.hear();
+      ASSERT_TRUE(heard && heard->first == wire::FrameType::refusal);
+      EXPECT_EQ(heard->second.reason, wire::Reason::secret);
+    };
+    refuses([&](const wire::Challenge&) { return recorded; });
+    refuses([&](const wire::Challenge& challenge) {
+      return wire::Proof{prove(Prover::hub, job[3].secret, hello, challenge)};
+    });
+    for (std::uint32_t wire::Hello::*field : {&wire::Hello::rank, &wire::Hello::rank_count})
+      refuses([&](const wire::Challenge& challenge) {
+        wire::Hello other = hello;
+        other.*field = 2;
+        return wire::Proof{prove(Prover::rank, job[3].secret, other, challenge)};
+      });
+    // Both at once, without waiting for the challenge.
+    Stranger blind(port_of(job[0]));
+    std::vector<std::byte> stream;
+    append_frame(stream, wire::FrameType::hello, bytes_of(hello));
+    append_frame(stream, wire::FrameType::proof, bytes_of(recorded));
+    blind.say(stream);
+    auto heard = blind.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::challenge);
+    heard = blind.hear();
+    EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
   });
 }
 
@@ -254,6 +358,138 @@ TEST(Hub, silent_and_slow_connections_delay_nobody) {
   dribbler.join();
 }
 
+// Protects: a crowd of one host does not push out a rank of another one that is slow to say who it
+// is.
+TEST(Hub, a_crowd_pushes_out_only_its_own) {
+  const auto job = tcp_job(4);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  run_job_with(job, [&] {
+    Stranger slow(port_of(job[0]), 3);
+    for (int number = 0; number < 400; ++number)
+      crowd.push_back(std::make_unique<Stranger>(port_of(job[0]), 2));
+    EXPECT_TRUE(slow.say_hello(hello_of(job[3])));
+  });
+}
+
+/// Strangers of all kinds, again and again, until it ends.
+class Siege {
+ public:
+  explicit Siege(std::uint16_t port) {
+    for (int kind = 0; kind < 4; ++kind)
+      threads_.emplace_back([this, port, kind] {
+        const std::vector<std::byte> garbage(1 << 14, std::byte{0x5a});
+        std::vector<std::unique_ptr<Stranger>> crowd;
+        while (!over_) {
+          crowd.push_back(std::make_unique<Stranger>(port, 1, 50ms));
+          Stranger& stranger = *crowd.back();
+          if (!stranger.connected()) continue;  // the job has not begun, or it is over
+          ++count_;
+          switch (kind) {
+            case 0:
+              stranger.reset();
+              break;
+            case 1:
+              stranger.half_close();
+              break;
+            case 2:
+              (void)stranger.flood(garbage);
+              break;
+            default:
+              stranger.say(wire::FrameType::hello,
+                           bytes_of(wire::Hello{wire::magic, wire::protocol_version, 1, 4, 0, {}}));
+          }
+          if (crowd.size() > 50) crowd.erase(crowd.begin());
+        }
+      });
+  }
+  ~Siege() {
+    over_ = true;
+    for (auto& thread : threads_) thread.join();
+  }
+  int count() const noexcept { return count_; }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::atomic<int> count_{0};
+  std::vector<std::thread> threads_;
+};
+
+// Protects: a flood of resets, half-open connections, garbage and wrong secrets neither keeps a job
+// from starting nor disturbs it while it runs.
+TEST(Hub, a_flood_stops_no_job) {
+  const auto job = tcp_job(4);
+  const Siege siege(port_of(job[0]));
+  for (const Ending& ending : run_ranks(job, [&](Exchange& exchange) {
+         // Until the flood has gone on for a while beside the job.
+         for (std::uint32_t go_on = 1; go_on != 0;) {
+           go_on = exchange.self() == Rank{0} && siege.count() < 500 ? 1 : 0;
+           std::array<std::uint32_t, 4> all{};
+           exchange.allgather(std::as_bytes(std::span{&go_on, 1}),
+                              std::as_writable_bytes(std::span{all}), 20s);
+           go_on = all[0];
+         }
+         EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+       }))
+    EXPECT_FALSE(ending.failed) << ending.text;
+}
+
+// Protects: where the process has few descriptors, a crowd takes them for a moment only.
+TEST(Hub, a_crowd_that_takes_all_descriptors_delays_nobody) {
+  const auto job = tcp_job(2);
+  int over[2];
+  ASSERT_EQ(::pipe2(over, O_CLOEXEC), 0);
+  const pid_t crowd_process = ::fork();  // before this one has threads
+  if (crowd_process == 0) {
+    ::close(over[1]);
+    std::vector<std::unique_ptr<Stranger>> crowd;
+    for (int number = 0; number < 200; ++number)
+      crowd.push_back(std::make_unique<Stranger>(port_of(job[0])));
+    char end = 0;
+    [[maybe_unused]] const ssize_t bytes = ::read(over[0], &end, 1);
+    ::_exit(0);
+  }
+  ::close(over[0]);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(over[1]);
+  ::close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next + 16);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Ending> endings;
+  std::thread rank_0(
+      [&] { endings = run_ranks({job[0]}, [](Exchange& one) { one.barrier(20s); }); });
+  std::this_thread::sleep_for(300ms);  // the crowd comes
+  const auto last = run_ranks({job[1]}, [](Exchange& one) { one.barrier(20s); });
+  rank_0.join();
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ::close(over[1]);
+  EXPECT_EQ(::waitpid(crowd_process, nullptr, 0), crowd_process);
+  EXPECT_FALSE(endings[0].failed) << endings[0].text;
+  EXPECT_FALSE(last[0].failed) << last[0].text;
+  // A hub that waits before it takes the next of 200 needs 20 s.
+  EXPECT_LT(last[0].took, 5s);
+}
+
+// Protects: whoever has been refused cannot keep the hub busy by talking on.
+TEST(Hub, who_talks_on_after_a_refusal_is_cut_off) {
+  const auto job = tcp_job(4);
+  run_job_with(job, [&] {
+    Stranger stranger(port_of(job[0]));
+    wire::Hello hello = hello_of(job[1]);
+    hello.version = 9;
+    stranger.say(wire::FrameType::hello, bytes_of(hello));
+    const std::vector<std::byte> garbage(1 << 14);
+    std::size_t taken = 0;
+    while (const auto bytes = stranger.flood(garbage)) {
+      taken += *bytes;
+      if (*bytes == 0) std::this_thread::sleep_for(1ms);
+    }
+    // What the buffers of both ends hold.
+    EXPECT_LT(taken, std::size_t{32} << 20);
+  });
+}
+
 // Protects: ranks that say goodbye and close at the same moment have left; that the hub cannot tell
 // one of them about another does not make it a dead rank.
 TEST(Hub, who_leaves_beside_others_is_not_taken_for_dead) {
@@ -263,7 +499,7 @@ TEST(Hub, who_leaves_beside_others_is_not_taken_for_dead) {
     std::vector<std::unique_ptr<Stranger>> members;
     for (std::uint32_t rank = 1; rank < rank_count; ++rank) {
       members.push_back(std::make_unique<Stranger>(port_of(job[0])));
-      members.back()->say(wire::FrameType::hello, bytes_of(hello_of(job[rank])));
+      EXPECT_TRUE(members.back()->shake_hands(hello_of(job[rank]), job[rank].secret));
     }
     for (const auto& member : members) {
       const auto heard = member->hear();
@@ -298,7 +534,7 @@ TEST(Hub, a_broken_rank_counts_as_dead) {
     std::atomic<int> heard_count{0};
     std::thread impostor([&] {
       Stranger stranger(port_of(job[0]));
-      stranger.say(wire::FrameType::hello, bytes_of(hello_of(job[2])));
+      EXPECT_TRUE(stranger.shake_hands(hello_of(job[2]), job[2].secret));
       const auto heard = stranger.hear();
       EXPECT_TRUE(heard && heard->first == wire::FrameType::welcome);
       stranger.say(type, bytes_of(wire::Step{UINT64_MAX, UINT64_MAX}));

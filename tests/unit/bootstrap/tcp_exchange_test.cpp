@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bootstrap/frame.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "support/exchanges.hpp"
 #include "tcp_ranks.hpp"
@@ -34,15 +35,30 @@ class ScriptedHub {
  public:
   explicit ScriptedHub(const TcpOptions& options)
       : listener_(
-            listen_at(resolve(parse_endpoint(options.rendezvous), options.rendezvous), "here")) {}
+            listen_at(resolve(parse_endpoint(options.rendezvous), options.rendezvous), "here")),
+        secret_(options.secret) {}
 
-  /// Waits for the client's hello and lets it in.
-  void welcome() {
+  /// Waits for the client, and returns its hello.
+  wire::Hello await_hello() {
     EXPECT_TRUE(within(5s, [&] {
       socket_ = detail::Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       return static_cast<bool>(socket_);
     }));
     EXPECT_EQ(hear(), wire::FrameType::hello);
+    return front_of<wire::Hello>(payload_).value_or(wire::Hello{});
+  }
+  /// Asks the client for its proof, and returns it.
+  wire::Proof challenge(const wire::Challenge& challenge) {
+    say(wire::FrameType::challenge, bytes_of(challenge));
+    EXPECT_EQ(hear(), wire::FrameType::proof);
+    return front_of<wire::Proof>(payload_).value_or(wire::Proof{});
+  }
+  /// Waits for the client's hello and lets it in.
+  void welcome() {
+    const wire::Hello hello = await_hello();
+    const wire::Challenge mine{.job = {7}, .nonce = {8}};
+    EXPECT_EQ(challenge(mine).digest, prove(Prover::rank, secret_, hello, mine));
+    say(wire::FrameType::proof, bytes_of(wire::Proof{prove(Prover::hub, secret_, hello, mine)}));
     say(wire::FrameType::welcome, {});
   }
   void say(wire::FrameType type, std::span<const std::byte> front,
@@ -65,6 +81,7 @@ class ScriptedHub {
       return false;
     }));
     if (!frame) return std::nullopt;
+    payload_.assign(frame->payload.begin(), frame->payload.end());
     return frame->type;
   }
   void say_left(std::uint32_t rank) { say(wire::FrameType::left, bytes_of(wire::News{0, rank})); }
@@ -79,8 +96,10 @@ class ScriptedHub {
 
  private:
   UnsharedDescriptor listener_;
+  std::string secret_;
   detail::Descriptor socket_;
   FrameReader reader_{1 << 20};
+  std::vector<std::byte> payload_;  // of the last frame
 };
 
 // Protects: contributions arrive whole and in rank order: none, one byte, and more than one chunk.
@@ -471,6 +490,89 @@ TEST(TcpExchange, an_end_of_the_relay_is_an_incident) {
   hub.say_left(0);
   std::this_thread::sleep_for(50ms);
   hub.hang_up();
+  rank_1.join();
+}
+
+// Protects: what listens at the rendezvous without knowing the secret gets no rank, whatever it
+// says: an own proof, one that it has recorded, or news.
+TEST(TcpExchange, a_hub_that_does_not_know_the_secret_is_not_trusted) {
+  const auto job = tcp_job(2);
+  const auto ending_with = [&](const std::function<void(ScriptedHub&)>& pretend) {
+    ScriptedHub hub(job[0]);
+    Ending ending;
+    std::thread rank_1(
+        [&] { ending = run_ranks({job[1]}, [](Exchange&) { ADD_FAILURE() << "trusts it"; })[0]; });
+    pretend(hub);
+    rank_1.join();
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed) << ending.text;
+    EXPECT_FALSE(ending.says(job[0].secret)) << ending.text;
+    return ending.text;
+  };
+  const wire::Challenge challenge{.job = {7}, .nonce = {8}};
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  wire::Proof recorded;
+  std::string text = ending_with([&](ScriptedHub& hub) {
+    const wire::Hello hello = hub.await_hello();
+    (void)hub.challenge(challenge);
+    recorded = {prove(Prover::hub, job[0].secret, hello, challenge)};
+    hub.say(wire::FrameType::proof,
+            bytes_of(wire::Proof{prove(Prover::hub, "guessed", hello, challenge)}));
+  });
+  EXPECT_TRUE(contains(text, "does not know the secret of this job")) << text;
+  text = ending_with([&](ScriptedHub& hub) {
+    (void)hub.await_hello();
+    (void)hub.challenge(challenge);
+    hub.say(wire::FrameType::proof, bytes_of(recorded));
+  });
+  EXPECT_TRUE(contains(text, "does not know the secret of this job")) << text;
+  text = ending_with([&](ScriptedHub& hub) {  // the client's proof, back again
+    (void)hub.await_hello();
+    const wire::Proof proof = hub.challenge(challenge);
+    hub.say(wire::FrameType::proof, bytes_of(proof));
+  });
+  EXPECT_TRUE(contains(text, "does not know the secret of this job")) << text;
+  for (const auto type : {wire::FrameType::welcome, wire::FrameType::gave_up,
+                          wire::FrameType::incident, wire::FrameType::proof}) {
+    text = ending_with([&](ScriptedHub& hub) {
+      (void)hub.await_hello();
+      hub.say(type, bytes_of(recorded));
+    });
+    EXPECT_TRUE(contains(text, "is no rank 0 of tutti")) << text;
+  }
+}
+
+// Protects: a rank whose rank 0 is of another version says both.
+TEST(TcpExchange, versions_that_differ_are_named) {
+  const auto job = tcp_job(2);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    const Ending ending = run_ranks({job[1]}, [](Exchange&) { ADD_FAILURE(); })[0];
+    EXPECT_EQ(ending.code, ErrorCode::mismatch);
+    EXPECT_TRUE(ending.says("this is protocol version 3, there it is 2")) << ending.text;
+  });
+  (void)hub.await_hello();
+  hub.say(wire::FrameType::refusal, bytes_of(wire::Refusal{wire::Reason::version, 2}));
+  rank_1.join();
+}
+
+// Protects: the secret, and no part of it, crosses the wire.
+TEST(TcpExchange, the_secret_is_not_sent) {
+  auto job = tcp_job(2);
+  for (auto& options : job) options.secret = std::string(200, 'k') + "correct horse";
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] { (void)run_ranks({job[1]}, [](Exchange&) {}); });
+  const wire::Hello hello = hub.await_hello();
+  const wire::Proof proof = hub.challenge({});
+  const auto says = [&](const auto& sent) {
+    const auto bytes = bytes_of(sent);
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return text.find("kkk") != std::string::npos || text.find("horse") != std::string::npos;
+  };
+  EXPECT_FALSE(says(hello));
+  EXPECT_FALSE(says(proof));
+  hub.say(wire::FrameType::refusal, bytes_of(wire::Refusal{wire::Reason::secret, 0}));
   rank_1.join();
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/settings.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <tutti/tutti.hpp>
@@ -249,6 +250,32 @@ TEST_F(Settings, missing_tcp_setting_is_named) {
   set("TUTTI_RENDEZVOUS", "127.0.0.1:1");
   const std::string text = error_of(TcpOptions::from_environment);
   EXPECT_NE(text.find("TUTTI_SECRET"), std::string::npos) << text;
+  EXPECT_NE(text.find("TUTTI_SECRET_FILE"), std::string::npos) << text;
+}
+
+TEST_F(Settings, the_secret_may_come_from_a_file_or_a_descriptor) {
+  set("TUTTI_RANK", "0");
+  set("TUTTI_SIZE", "4");
+  set("TUTTI_RENDEZVOUS", "127.0.0.1:1");
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "horse\n", 6), 6);
+  close(ends[1]);
+  const std::string number = std::to_string(ends[0]);
+  set("TUTTI_SECRET_FD", number.c_str());
+  // A second communicator asks again.
+  for (int time = 0; time < 2; ++time) EXPECT_EQ(TcpOptions::from_environment().secret, "horse");
+  set("TUTTI_SECRET_FILE", "/nonexistent");
+  std::string text = error_of(TcpOptions::from_environment);
+  EXPECT_NE(text.find("unset all but one"), std::string::npos) << text;
+  set("TUTTI_SECRET_FD", "three");
+  unsetenv("TUTTI_SECRET_FILE");
+  text = error_of(TcpOptions::from_environment);
+  EXPECT_TRUE(text.starts_with("TUTTI_SECRET_FD=\"three\": expected")) << text;
+  unsetenv("TUTTI_SECRET_FD");
+  set("TUTTI_SECRET_FILE", "/nonexistent");
+  text = error_of(TcpOptions::from_environment);
+  EXPECT_TRUE(text.starts_with("TUTTI_SECRET_FILE=\"/nonexistent\": cannot be opened")) << text;
 }
 
 }  // namespace

@@ -98,6 +98,17 @@ TEST(FabricModel, mistakes_are_named_with_their_place) {
   }
 }
 
+// Protects: what a file has is quoted in one line, and not at length.
+TEST(FabricModel, mistakes_are_named_in_a_short_line) {
+  EXPECT_NE(refusal(R"({"gap\n\u0007": 1})").find(R"("gap\n\u0007" is unknown in the file)"),
+            std::string::npos);
+  const std::string much(10'000, '7');
+  for (const std::string& text :
+       {"{\"" + much + "\": 1}", "{\"gap_us\": \"" + much + "\"}", "{\"gap_us\": " + much + "}",
+        "{\"" + much, "{\"faults\": {\"" + much + "\": 1}}", much})
+    EXPECT_LT(refusal(text).size(), 1000u) << text.substr(0, 30);
+}
+
 TEST(FabricModel, what_is_neither_preset_nor_file_is_refused) {
   for (const std::string name : {"fddr", "", "/", "/dev/zero"}) {
     try {
