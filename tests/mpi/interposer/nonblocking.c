@@ -1,16 +1,12 @@
 /* Nonblocking collectives: their results, requests among others of MPI's, progress of tutti while
  * MPI waits and of MPI while tutti does, and what a program may free while they are in flight.
- * nonblocking by_mpi: Open MPI 4.1 crashes if a communicator is freed that it has calls in flight on. */
+ * nonblocking by_mpi: Open MPI 4.1 crashes if a communicator is freed that it has calls in flight
+ * on. */
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
-
-/* MPICH's MPI_STATUSES_IGNORE is an array without room, for GCC. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wstringop-overflow"
-#endif
 
 enum { flights = 10, some = 7, large = 1 << 20 };
 static MPI_Comm communicator;
