@@ -64,7 +64,8 @@ bool take_slow(const BlockCall& call) {
   const BlockSignature signature = signature_of(call, place);
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key, true, signature.blocks);
-  if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
+  if (found.shape == nullptr)
+    return leave(call, found.why_left, found.reported_as, signature.bytes);
   Shape& shape = *found.shape;
   // Other blocks may have the same digest.
   if (shape.blocks != signature.blocks) return leave(call, Reason::refused);
