@@ -5,6 +5,8 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "interposer.hpp"
@@ -32,13 +34,15 @@ struct Found {
 Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, bool is_in_place,
                      const std::vector<std::size_t>& blocks = {});
 
-/// Counts a call that MPI does next; report watches it.  Returns false: it is not taken.
+/// Counts a call that MPI does next; report watches it, with the payload that is given or what the
+/// call says by itself.  Returns false: it is not taken.
 template <class SomeCall>
-bool leave(const SomeCall& call, Reason reason, Report::Kind* reported_as = nullptr) {
+bool leave(const SomeCall& call, Reason reason, Report::Kind* reported_as = nullptr,
+           std::optional<std::uint64_t> payload = std::nullopt) {
   Interposer& interposed = interposer();
   interposed.counts(call.collective).pass(reason);
   if (interposed.reports()) {
-    interposed.counts(call.collective).bytes_passed += payload_of(call);
+    interposed.counts(call.collective).bytes_passed += payload ? *payload : payload_of(call);
     report().watch(call.collective, reported_as);
   }
   return false;

@@ -9,6 +9,7 @@
 #include "calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
+#include "verification.hpp"
 
 namespace tutti::interposer {
 namespace {
@@ -58,20 +59,23 @@ void run_call(const BlockCall& call, const BlockWay& way) {
 bool take_slow(const BlockCall& call) {
   const Admission admission = admit(call.collective, call.communicator, call.root);
   if (admission.communicator == nullptr) return leave(call, admission.why_left);
-  if (interposer().settings().mode == Mode::verify) return leave(call, Reason::not_compared);
   ProgramCommunicator& communicator = *admission.communicator;
   const Place place{static_cast<std::size_t>(communicator.rank()), communicator.rank_count()};
   const BlockSignature signature = signature_of(call, place);
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key, true, signature.blocks);
-  if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
+  if (found.shape == nullptr)
+    return leave(call, found.why_left, found.reported_as, signature.bytes);
   Shape& shape = *found.shape;
   // Other blocks may have the same digest.
   if (shape.blocks != signature.blocks) return leave(call, Reason::refused);
   shape.type_of_call = call.source.type;
   shape.op_of_call = call.op;
-  const BlockWay way = way_of(call, signature, place, shape);
-  run_call(call, way);
+  const bool verifies = interposer().settings().mode == Mode::verify;
+  const BlockCall own = verifies ? verified(call, signature, communicator) : call;
+  const BlockWay way = way_of(own, signature, place, shape);
+  run_call(own, way);
+  if (verifies) return false;
   if (signature.is_predefined) remember(call, way);
   return true;
 }

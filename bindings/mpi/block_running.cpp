@@ -12,13 +12,6 @@
 namespace tutti::interposer {
 namespace {
 
-/// Where the element is that lies so many elements behind the one at `address`.
-const void* moved(const void* address, std::int64_t elements, MPI_Datatype type) {
-  MPI_Aint lower = 0, extent = 0;
-  own_mpi().Type_get_extent(type, &lower, &extent);
-  return static_cast<const std::byte*>(address) + elements * extent;
-}
-
 std::size_t size_of(MPI_Datatype type, std::size_t count) {
   int bytes = 0;
   own_mpi().Type_size(type, &bytes);

@@ -38,8 +38,6 @@ bool take(const Call& call, FastWay& last) {
   const Admission admission = admit(call.collective, call.communicator, call.root);
   if (admission.communicator == nullptr) return leave(call, admission.why_left);
   ProgramCommunicator& communicator = *admission.communicator;
-  const bool verifies = interposer().settings().mode == Mode::verify;
-  if (verifies && !is_verified(call.collective)) return leave(call, Reason::not_compared);
   const Signature signature = signature_of(call);
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key,
@@ -62,7 +60,8 @@ bool take(const Call& call, FastWay& last) {
                     .bytes = signature.bytes,
                     .is_staged = shape.key.bytes() != signature.bytes,
                     .is_root = is_root};
-  const Call own = verifies ? verification().begin(call, communicator) : call;
+  const bool verifies = interposer().settings().mode == Mode::verify;
+  const Call own = verifies ? verified(call, communicator) : call;
   if (signature.is_laid_out) {
     ++counts.taken;
     counts.bytes_taken += signature.bytes;

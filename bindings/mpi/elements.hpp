@@ -4,10 +4,18 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "loaded_mpi.hpp"
 
 namespace tutti::interposer {
+
+/// Where the element is that lies so many elements behind the one at `address`.
+inline const void* moved(const void* address, std::int64_t elements, MPI_Datatype type) {
+  MPI_Aint lower = 0, extent = 0;
+  own_mpi().Type_get_extent(type, &lower, &extent);
+  return static_cast<const std::byte*>(address) + elements * extent;
+}
 
 /// Elements of the program's.  MPICH packs nothing from MPI_BOTTOM, which it takes for an address
 /// that was forgotten: there the type is moved so far that an address can be given.

@@ -20,13 +20,15 @@
 #include "running.hpp"
 #include "signature.hpp"
 #include "tutti/status.hpp"
+#include "verification.hpp"
 
 namespace tutti::interposer {
 
 /// A nonblocking call that tutti does.
 struct Request {
   Call call;
-  Buffers buffers;  // what this rank reads and writes of them
+  MPI_Datatype type;  // of the program's elements
+  Buffers buffers;    // what this rank reads and writes of them
   std::size_t bytes;
   bool is_laid_out;
   bool is_staged;
@@ -34,6 +36,7 @@ struct Request {
   bool holds_op;
   ProgramCommunicator* communicator;
   MPI_Request handle;
+  std::unique_ptr<Verification> verification;  // unless nullptr, MPI does it, too
 };
 
 namespace {
@@ -155,10 +158,10 @@ void finish_first(Shape& instance) {
     else
       std::memcpy(target, out, request->bytes);
   }
+  if (request->verification) request->verification->compare();
   Requests& all = requests();
   if (request->holds_op && all.ops.release(request->call.op)) own_mpi().Op_free(&request->call.op);
-  if (request->holds_type && all.types.release(request->call.type))
-    own_mpi().Type_free(&request->call.type);
+  if (request->holds_type && all.types.release(request->type)) own_mpi().Type_free(&request->type);
   --request->communicator->calls_in_flight;
   own_mpi().Grequest_complete(request->handle);
 }
@@ -166,6 +169,8 @@ void finish_first(Shape& instance) {
 /// Finishes, and starts, what can be; whether the instance has nothing left.
 bool advance(Shape& instance) {
   while (!instance.operation->in_flight()) {
+    Verification* const verification = instance.requests.front()->verification.get();
+    if (verification != nullptr && !verification->is_mpi_done()) return false;
     const Status status = instance.operation->test();
     if (status != Status::ok) end_job(*instance.requests.front(), status);
     finish_first(instance);
@@ -226,7 +231,7 @@ MPI_Request start_call(Shape& instance, std::unique_ptr<Request> request) {
   const MPI_Request handle = request->handle;
   ++request->communicator->calls_in_flight;
   if (request->holds_op) all.ops.hold(request->call.op);
-  if (request->holds_type) all.types.hold(request->call.type);
+  if (request->holds_type) all.types.hold(request->type);
   const bool is_idle = instance.requests.empty();
   instance.requests.push_back(request.release());
   if (is_idle) {
@@ -241,26 +246,34 @@ bool take(const Call& call, MPI_Request* request) {
   const Admission admission = admit(call.collective, call.communicator, call.root);
   if (admission.communicator == nullptr) return leave(call, admission.why_left);
   ProgramCommunicator& communicator = *admission.communicator;
-  if (interposer().settings().mode == Mode::verify) return leave(call, Reason::not_compared);
   const Signature signature = signature_of(call);
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key, false);
   if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
+  std::unique_ptr<Verification> verification;
+  Call own = call;
+  if (interposer().settings().mode == Mode::verify) {
+    verification = std::make_unique<Verification>();
+    own = verification->begin(call, communicator);
+    if (!verification->start_mpi(call)) return leave(call, Reason::undefined);
+  }
   Shape& shape = *found.shape;
   Shape& instance = *shape.instances[shape.nonblocking++ % shape.instances.size()];
   const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
   const bool is_ours = signature.key.combining == Combining::own;
   const bool needs_type = signature.is_laid_out || !is_ours;
   auto made = std::make_unique<Request>(Request{
-      .call = call,
-      .buffers = buffers_of(blocking(call.collective), is_root, call.source, call.target),
+      .call = own,
+      .type = call.type,
+      .buffers = buffers_of(blocking(call.collective), is_root, own.source, own.target),
       .bytes = signature.bytes,
       .is_laid_out = signature.is_laid_out,
       .is_staged = !signature.is_laid_out && shape.key.bytes() != signature.bytes,
       .holds_type = call.type != MPI_Datatype{} && needs_type && find_type(call.type) == nullptr,
       .holds_op = call.op != MPI_Op{} && find_operator(call.op) == nullptr,
       .communicator = &communicator,
-      .handle = {}});
+      .handle = {},
+      .verification = std::move(verification)});
   CallCounts& counts = interposer().counts(call.collective);
   ++counts.taken;
   counts.bytes_taken += signature.bytes;

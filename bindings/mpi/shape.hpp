@@ -55,6 +55,13 @@ constexpr bool has_root(Collective collective) noexcept {
   return as == Collective::broadcast || as == Collective::reduce || as == Collective::gather ||
          as == Collective::scatter;
 }
+/// Whether elements are combined, and not only passed on.
+constexpr bool combines(Collective collective) noexcept {
+  const Collective as = blocking(collective);
+  return as == Collective::allreduce || as == Collective::reduce || as == Collective::scan ||
+         as == Collective::exscan || as == Collective::reduce_scatter ||
+         as == Collective::reduce_scatter_block;
+}
 
 /// Who combines elements.
 enum class Combining : std::uint8_t {

@@ -100,9 +100,9 @@ Signature signature_of(const Call& call) {
   if (call.count == 0) return left(Reason::empty);
   if (static_cast<std::uint64_t>(call.count) > interposer().settings().bytes_max)
     return left(Reason::large);
-  const bool combines = collective != Collective::broadcast;
-  if (combines && call.op == handles().no_op) return left(Reason::undefined);
-  Signature signature = combines ? signature_of_reduction(call) : signature_of_broadcast(call);
+  const bool is_reduction = combines(collective);
+  if (is_reduction && call.op == handles().no_op) return left(Reason::undefined);
+  Signature signature = is_reduction ? signature_of_reduction(call) : signature_of_broadcast(call);
   if (signature.is_left) return signature;
   if (signature.bytes > interposer().settings().bytes_max) return left(Reason::large);
   signature.key.collective = call.collective;

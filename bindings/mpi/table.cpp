@@ -115,7 +115,10 @@ std::string lines_of_report(const Rows& rows, int rank_count) {
     most += saved_most;
     in_mpi += static_cast<double>(sum.in_mpi) / second;
     char saves[60];
-    std::snprintf(saves, sizeof saves, "%.3g to %.3g s", saved_least, saved_most);
+    if (row.passed[would_be_taken] > 0 && sum.priced_calls == 0)
+      std::snprintf(saves, sizeof saves, "no price");
+    else
+      std::snprintf(saves, sizeof saves, "%.3g to %.3g s", saved_least, saved_most);
     std::snprintf(
         line, sizeof line, "tutti: %-24s %12lld %14lld %10.6f %12lld %10.6f %11.6f  %-22s  ",
         name_of(static_cast<Collective>(i)), static_cast<Numbers>(row.calls()),

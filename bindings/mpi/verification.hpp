@@ -1,10 +1,5 @@
-// TUTTI_MPI=verify: tutti does a call on memory of its own, then MPI does it on the program's, and
-// both have to come to the same.
-//
-// Integers, minima, maxima, and what is passed on have to be the same.  Sums and products of
-// floating-point numbers depend on the order of operands: sums of n ranks may differ by
-// n eps sum|x|, which no two orders exceed; products by 8 n eps of the result, and what operators
-// of the program make by 8 n eps of both.
+// TUTTI_MPI=verify: tutti does a call on memory of its own and MPI does it on the program's, and
+// both have to come to the same (comparison).
 #pragma once
 
 #include <mpi.h>
@@ -13,42 +8,52 @@
 #include <cstdint>
 #include <vector>
 
-#include "interposer.hpp"
-#include "leaves.hpp"
+#include "block_signature.hpp"
+#include "comparison.hpp"
+#include "program_communicator.hpp"
 #include "signature.hpp"
 
 namespace tutti::interposer {
 
+/// A call that is verified: memory for what tutti does, and what is compared then.
 class Verification {
  public:
-  /// The call as tutti shall do it: its result goes to memory of this object.  The program's call
-  /// has to go to MPI after that.  Collective: a sum over the ranks says how large a difference may
-  /// be.
-  Call begin(const Call& call, ProgramCommunicator& communicator);
+  /// The call as tutti shall do it: its result goes to memory of this object.
+  Call begin(const Call& call, const ProgramCommunicator& communicator);
+  BlockCall begin(const BlockCall& call, const BlockSignature& signature,
+                  const ProgramCommunicator& communicator);
+
+  /// A sum over the ranks says how large a difference may be.  Collective.
+  void add_magnitudes(MPI_Comm communicator);
+
+  /// The same for a nonblocking call, which MPI starts, too, on the program's buffers.  False if
+  /// MPI refuses it.
+  bool start_mpi(const Call& call);
+  /// Whether MPI has done it; to be asked until it has.
+  bool is_mpi_done() noexcept;
+
+  /// Both have done it.
+  void compare() const;
 
  private:
-  static void after(int result) noexcept;
-  void compare();
-  void say(std::int64_t element, std::size_t leaf, const std::byte* own, const std::byte* of_mpi);
-  void add_magnitudes(const void* source);
+  void describe(Collective collective, MPI_Op op, const ProgramCommunicator& communicator);
+  void look_at_operands(const void* source, std::int64_t count);
+  /// Room for so many elements of the call's type, from the first byte of one to the last of
+  /// another; where the first one is.
+  std::byte* lay_out(std::vector<std::byte>& room, std::int64_t count) const;
 
-  Call call_ = {.collective = Collective::barrier};
-  std::uint32_t rank_count_ = 1;
-  int rank_ = 0;
-  bool writes_ = false;  // this rank gets a result
-  std::vector<Leaf> leaves_;
-  std::vector<std::byte> storage_;
-  std::byte* own_ = nullptr;        // in the storage, as the program's buffer
-  std::vector<double> magnitudes_;  // of each element, over its numbers and all ranks
-  unsigned said_ = 0;
+  ComparedCall call_;
+  std::vector<std::byte> own_;  // results of tutti
+  std::vector<std::byte> operands_;
+  std::vector<std::int64_t> counts_, displacements_;
+  std::vector<double> magnitudes_;  // of the operands of this rank
+  std::vector<MPI_Request> of_mpi_;
+  bool has_failed_ = false;
 };
 
-Verification& verification();
-
-/// Whether calls of a collective are verified.
-constexpr bool is_verified(Collective collective) noexcept {
-  return collective == Collective::barrier || collective == Collective::allreduce ||
-         collective == Collective::broadcast || collective == Collective::reduce;
-}
+/// The call as tutti shall do it.  The program's call has to go to MPI after that.  Collective.
+Call verified(const Call& call, const ProgramCommunicator& communicator);
+BlockCall verified(const BlockCall& call, const BlockSignature& signature,
+                   const ProgramCommunicator& communicator);
 
 }  // namespace tutti::interposer

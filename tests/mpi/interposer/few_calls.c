@@ -1,6 +1,7 @@
 /* A few calls of each kind, whose numbers table.sh knows.
  * few_calls [ARGUMENT]: hidden has MPI and does not call it, unsigned asks for what MPIs do wrong,
- * fails returns 5, passes sees that tutti has done nothing. */
+ * fails returns 5, passes sees that tutti has done nothing, others makes calls of all other kinds
+ * instead. */
 #include <string.h>
 
 #include "check.h"
@@ -16,11 +17,41 @@ static void numbers_without_sign(void) {
   }
 }
 
+static void others(void) {
+  const MPI_Comm world = MPI_COMM_WORLD;
+  double mine[16] = {0}, all[16];
+  const int counts[] = {1, 2}, places[] = {0, 1}; /* of two ranks */
+  const int rank = rank_in(world);
+  for (int call = 0; call < 5; ++call) {
+    MPI_Scan(mine, all, 2, MPI_DOUBLE, MPI_SUM, world);
+    MPI_Exscan(mine, all, 2, MPI_DOUBLE, MPI_SUM, world);
+    MPI_Allgather(mine, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, world);
+    MPI_Allgatherv(mine, counts[rank], MPI_DOUBLE, all, counts, places, MPI_DOUBLE, world);
+    MPI_Alltoall(mine, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, world);
+    MPI_Gather(mine, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, 0, world);
+    MPI_Gatherv(mine, counts[rank], MPI_DOUBLE, all, counts, places, MPI_DOUBLE, 0, world);
+    MPI_Scatter(mine, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, 0, world);
+    MPI_Reduce_scatter(mine, all, counts, MPI_DOUBLE, MPI_SUM, world);
+    MPI_Reduce_scatter_block(mine, all, 2, MPI_DOUBLE, MPI_SUM, world);
+    MPI_Request requests[4];
+    MPI_Iallreduce(mine, all, 2, MPI_DOUBLE, MPI_SUM, world, &requests[0]);
+    MPI_Ireduce(mine, all + 2, 2, MPI_DOUBLE, MPI_SUM, 0, world, &requests[1]);
+    MPI_Ibcast(all + 4, 2, MPI_DOUBLE, 0, world, &requests[2]);
+    MPI_Ibarrier(world, &requests[3]);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+  }
+}
+
 int main(int argument_count, char** arguments) {
   const char* const what = argument_count > 1 ? arguments[1] : "";
   if (strcmp(what, "hidden") == 0) return MPI_VERSION == 0;
   MPI_Init(&argument_count, &arguments);
   if (strcmp(what, "unsigned") == 0) numbers_without_sign();
+  if (strcmp(what, "others") == 0) {
+    others();
+    MPI_Finalize();
+    return 0;
+  }
   double sum = 0;
   const int rank = rank_in(MPI_COMM_WORLD), ranks = ranks_of(MPI_COMM_WORLD);
   for (int call = 0; call < 5; ++call) {

@@ -1,21 +1,19 @@
 /* Nonblocking collectives: their results, requests among others of MPI's, progress of tutti while
- * MPI waits and of MPI while tutti does, and what a program may free while they are in flight. */
+ * MPI waits and of MPI while tutti does, and what a program may free while they are in flight.
+ * nonblocking by_mpi: Open MPI 4.1 crashes if a communicator is freed that it has calls in flight
+ * on. */
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
 
-/* MPICH's MPI_STATUSES_IGNORE is an array without room, for GCC. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wstringop-overflow"
-#endif
-
 enum { flights = 10, some = 7, large = 1 << 20 };
 static MPI_Comm communicator;
 static int rank, ranks;
 /* Ranks that share few cores take long; with many of them some things are left out. */
 static int has_all;
+static int frees_in_flight = 1;
 
 /* The first calls of a kind pass; a blocking call, at the latest, lets the next ones be taken. */
 static void check_taken(const char* function, unsigned long long before, int calls) {
@@ -389,12 +387,15 @@ static void all_of_it(MPI_Comm which) {
   users_operators();
   if (!has_all) return;
   pairs();
-  communicators();
+  if (frees_in_flight) communicators();
   kinds();
 }
 
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
+#ifdef OPEN_MPI
+  frees_in_flight = argument_count == 1;
+#endif
   has_all = ranks_of(MPI_COMM_WORLD) <= 4;
   all_of_it(MPI_COMM_WORLD);
   const int world_rank = rank_in(MPI_COMM_WORLD);

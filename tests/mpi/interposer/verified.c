@@ -1,6 +1,7 @@
 /* Calls of which tutti and MPI come to the same, although neither the order of operands nor what
  * lies between elements is the same; verify.sh runs it with TUTTI_MPI=verify.
- * verified unsteady: as well as some by an operator that never comes to the same. */
+ * verified unsteady: others, by an operator that never comes to the same.
+ * verified erring: others, in the last of which MPI errs (erring.c). */
 #include <complex.h>
 #include <math.h>
 #include <stddef.h>
@@ -130,40 +131,181 @@ static void reduces(int call) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Adds how often it was called before. */
+/* Sums of some ranks, and sums of which each rank gets a few, differ no more than those of all. */
+static void parts(int call) {
+  const double numbers[] = {1e16, 1, -1e16};
+  double mine[2] = {numbers[(rank + call) % 3], rank}, sum[2] = {-1, -1};
+  MPI_Scan(mine, sum, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(sum[1] == rank * (rank + 1) / 2, "%g", sum[1]);
+  memcpy(sum, mine, sizeof sum);
+  MPI_Exscan(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(sum[1] == (rank == 0 ? 0 : rank * (rank - 1) / 2), "%g", sum[1]);
+  double terms[64], part[64];
+  int counts[32], of_last = 0; /* the first rank gets none */
+  for (int i = 0; i < ranks; ++i) counts[i] = of_last = i % 3;
+  for (int i = 0; i < 64; ++i) terms[i] = numbers[(rank + i) % 3] + i, part[i] = -1;
+  const int in_place = call % 2;
+  if (in_place) memcpy(part, terms, sizeof part);
+  MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : terms, part, counts, MPI_DOUBLE, MPI_SUM,
+                     MPI_COMM_WORLD);
+  CHECK(in_place || part[counts[rank]] == -1, "%d elements of the last rank: %g", of_last,
+        part[counts[rank]]);
+  MPI_Reduce_scatter_block(terms, part, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Blocks with gaps that lie in another order than their ranks, and in place. */
+static void blocks(int call) {
+  MPI_Datatype pair;
+  MPI_Type_vector(2, 1, 2, MPI_SHORT, &pair); /* extends over three numbers */
+  MPI_Type_commit(&pair);
+  short mine[2] = {(short)(rank + call), (short)-rank}, all[4 * 32];
+  int counts[32], places[32];
+  for (int i = 0; i < ranks; ++i) counts[i] = i % 2, places[i] = ranks - 1 - i;
+  for (int i = 0; i < 4 * ranks; ++i) all[i] = 99;
+  MPI_Allgatherv(mine, 2 * (rank % 2), MPI_SHORT, all, counts, places, pair, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks; ++i) {
+    const short* const block = all + 3 * places[i];
+    CHECK(block[0] == (i % 2 ? i + call : 99) && block[1] == 99, "%d %d", block[0], block[1]);
+  }
+  all[rank] = mine[0];
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_SHORT, all, 1, MPI_SHORT, MPI_COMM_WORLD);
+  MPI_Alltoall(MPI_IN_PLACE, 0, MPI_SHORT, all, 1, MPI_SHORT, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks; ++i) CHECK(all[i] == rank + call, "%d of rank %d", all[i], i);
+  const int root = ranks - 1, keeps = rank == root && call % 2;
+  if (keeps) all[root] = mine[0];
+  MPI_Gather(keeps ? MPI_IN_PLACE : mine, 1, MPI_SHORT, rank == root ? all : NULL, 1, MPI_SHORT,
+             root, MPI_COMM_WORLD);
+  MPI_Scatter(rank == root ? all : NULL, 1, MPI_SHORT, keeps ? MPI_IN_PLACE : mine, 1, MPI_SHORT,
+              root, MPI_COMM_WORLD);
+  CHECK(mine[0] == rank + call, "%d", mine[0]);
+  MPI_Type_free(&pair);
+}
+
+/* Calls in flight: more of a kind than have operations, with handles that are freed meanwhile. */
+static void in_flight(void) {
+  enum { flights = 5 };
+  const double numbers[] = {1e16, 1, -1e16};
+  double mine[flights][2], all[flights][2], sum[2] = {-1, -1};
+  short sent[3] = {-1, -1, -1};
+  MPI_Request requests[flights + 3];
+  MPI_Datatype every_other;
+  MPI_Type_vector(2, 1, 2, MPI_SHORT, &every_other);
+  MPI_Type_commit(&every_other);
+  if (rank == 0) sent[0] = 5, sent[1] = sent[2] = 6;
+  for (int i = 0; i < flights; ++i) {
+    mine[i][0] = all[i][0] = numbers[(rank + i) % 3];
+    mine[i][1] = all[i][1] = rank + i;
+    MPI_Iallreduce(i % 2 ? MPI_IN_PLACE : mine[i], all[i], 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD,
+                   &requests[i]);
+  }
+  MPI_Ireduce(mine[0], sum, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD, &requests[flights]);
+  MPI_Ibcast(sent, 1, every_other, 0, MPI_COMM_WORLD, &requests[flights + 1]);
+  MPI_Type_free(&every_other);
+  MPI_Ibarrier(MPI_COMM_WORLD, &requests[flights + 2]);
+  MPI_Waitall(flights + 3, requests, MPI_STATUSES_IGNORE);
+  for (int i = 0; i < flights; ++i)
+    CHECK(all[i][1] == ranks * i + ranks * (ranks - 1) / 2, "call %d: %g", i, all[i][1]);
+  CHECK(sum[1] == (rank == 0 ? ranks * (ranks - 1) / 2 : -1), "%g", sum[1]);
+  CHECK(sent[0] == 5 && sent[1] == (rank == 0 ? 6 : -1) && sent[2] == 6, "%d %d %d", sent[0],
+        sent[1], sent[2]);
+}
+
+/* Adds another number each time. */
 static void add_unsteadily(void* left, void* right, int* count, MPI_Datatype* type) {
-  static int times = 1;
+  static unsigned state = 1;
   (void)count;
+  state = state * 1103515245u + 12345u;
+  const int number = (int)(state >> 16 & 0x7fff);
   if (*type == MPI_INT)
-    *(int*)right += *(int*)left + times++;
+    *(int*)right += *(int*)left + number;
   else
-    *(double*)right += *(double*)left + times++;
+    *(double*)right += *(double*)left + number;
 }
 static void unsteady(void) {
   MPI_Op op;
   MPI_Op_create(add_unsteadily, 1, &op);
   MPI_Comm_set_name(MPI_COMM_WORLD, "everybody");
-  int number = 1, sum;
+  int numbers[32], sum, counts[32];
   double real = 1, real_sum;
+  for (int i = 0; i < ranks; ++i) numbers[i] = counts[i] = 1;
   for (int call = 0; call < calls; ++call) {
-    MPI_Allreduce(&number, &sum, 1, MPI_INT, op, MPI_COMM_WORLD);
+    MPI_Allreduce(numbers, &sum, 1, MPI_INT, op, MPI_COMM_WORLD);
+    MPI_Request requests[2];
+    MPI_Iallreduce(numbers, &sum, 1, MPI_INT, op, MPI_COMM_WORLD, &requests[0]);
+    MPI_Ireduce(&real, &real_sum, 1, MPI_DOUBLE, op, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    if (call == calls - 1) break; /* a process tells ten differences */
     MPI_Reduce(&real, &real_sum, 1, MPI_DOUBLE, op, 0, MPI_COMM_WORLD);
+    MPI_Scan(numbers, &sum, 1, MPI_INT, op, MPI_COMM_WORLD);
+    MPI_Exscan(&real, &real_sum, 1, MPI_DOUBLE, op, MPI_COMM_WORLD);
+    MPI_Reduce_scatter(numbers, &sum, counts, MPI_INT, op, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_block(numbers, &sum, 1, MPI_INT, op, MPI_COMM_WORLD);
   }
   MPI_Op_free(&op);
+}
+
+/* In the last calls MPI gives one rank a number that is too large.  The program gets what MPI says.
+ */
+extern int erring_at;
+static void is_wrong(const char* function, const short* numbers, int at) {
+  if (erring_at < 0) return;
+  CHECK(numbers[at] == at + 1, "%s: %d at %d", function, numbers[at], at);
+}
+static void erring(void) {
+  short mine[2 * 32], all[2 * 32];
+  int counts[32], places[32];
+  const int last = ranks - 1, of_last = 2 * last + 1;
+  for (int call = 0; call < calls; ++call) {
+    const int errs = call == calls - 1 && rank == last;
+    for (int i = 0; i < 2 * ranks; ++i) mine[i] = (short)(i < 2 ? 2 * rank + i : -1), all[i] = -1;
+    for (int i = 0; i < ranks; ++i) counts[i] = 2, places[i] = 2 * i;
+    erring_at = errs ? of_last : -1;
+    MPI_Allgather(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, MPI_COMM_WORLD);
+    is_wrong("MPI_Allgather", all, of_last);
+    MPI_Allgatherv(mine, 2, MPI_SHORT, all, counts, places, MPI_SHORT, MPI_COMM_WORLD);
+    is_wrong("MPI_Allgatherv", all, of_last);
+    MPI_Gather(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, last, MPI_COMM_WORLD);
+    if (rank == last) is_wrong("MPI_Gather", all, of_last);
+    for (int i = 0; i < 2 * ranks; ++i) mine[i] = (short)i; /* to every rank */
+    erring_at = errs ? 1 : -1;
+    MPI_Scatter(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < 2 * ranks; ++i) mine[i] = (short)(i % 2);
+    MPI_Alltoall(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, MPI_COMM_WORLD);
+    is_wrong("MPI_Alltoall", all, 1);
+    for (int i = 0; i < 2 * ranks; ++i) all[i] = (short)(rank == 0 ? i : -1);
+    MPI_Bcast(all, 3, MPI_SHORT, 0, MPI_COMM_WORLD);
+    is_wrong("MPI_Bcast", all, 1);
+    /* Here it is the root whose MPI errs, and all others see it. */
+    erring_at = call == calls - 1 && rank == 0 ? 2 : -1;
+    MPI_Request request;
+    MPI_Ibcast(all, 3, MPI_SHORT, 0, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (call == calls - 1) CHECK(all[2] == (rank == 0 ? 2 : 3), "%d", all[2]);
+  }
+  erring_at = -1;
 }
 
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
   rank = rank_in(MPI_COMM_WORLD);
   ranks = ranks_of(MPI_COMM_WORLD);
-  for (int call = 0; call < calls; ++call) {
-    sums(call);
-    places(call);
-    users();
-    broadcasts(call);
-    reduces(call);
+  const char* const what = argument_count > 1 ? arguments[1] : "";
+  if (strcmp(what, "unsteady") == 0) {
+    unsteady();
+  } else if (strcmp(what, "erring") == 0) {
+    erring();
+  } else {
+    for (int call = 0; call < calls; ++call) {
+      sums(call);
+      places(call);
+      users();
+      broadcasts(call);
+      reduces(call);
+      parts(call);
+      blocks(call);
+      in_flight();
+    }
   }
-  if (argument_count > 1 && strcmp(arguments[1], "unsteady") == 0) unsteady();
   if (rank == 0) printf("sum %d\n", 5);
   MPI_Finalize();
   return 0;

@@ -1,0 +1,74 @@
+/* An MPI that errs, where a program asks for it: of numbers of MPI_SHORT that are passed on, one
+ * comes out too large.  It is linked in front of MPI, and libtutti-mpi finds its functions as MPI's
+ * own. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_NEXT */
+#endif
+#include <dlfcn.h>
+#include <mpi.h>
+#include <string.h>
+
+extern int erring_at;
+int erring_at = -1; /* in which number of its target this rank's MPI errs; none */
+
+static void err(int result, void* target, MPI_Datatype type) {
+  if (result == MPI_SUCCESS && erring_at >= 0 && type == MPI_SHORT) ++((short*)target)[erring_at];
+}
+
+#define ERRING_BY(symbol, parameters, arguments)                  \
+  int symbol parameters;                                          \
+  int symbol parameters {                                         \
+    static int(*next) parameters;                                 \
+    if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #symbol); \
+    const int result = next arguments;                            \
+    err(result, target, type);                                    \
+    return result;                                                \
+  }
+#define ERRING(name, parameters, arguments)    \
+  ERRING_BY(MPI_##name, parameters, arguments) \
+  ERRING_BY(PMPI_##name, parameters, arguments)
+
+ERRING(Bcast, (void* target, int count, MPI_Datatype type, int root, MPI_Comm comm),
+       (target, count, type, root, comm))
+ERRING(Allgather,
+       (const void* source, int count, MPI_Datatype source_type, void* target, int target_count,
+        MPI_Datatype type, MPI_Comm comm),
+       (source, count, source_type, target, target_count, type, comm))
+ERRING(Allgatherv,
+       (const void* source, int count, MPI_Datatype source_type, void* target, const int counts[],
+        const int displacements[], MPI_Datatype type, MPI_Comm comm),
+       (source, count, source_type, target, counts, displacements, type, comm))
+ERRING(Alltoall,
+       (const void* source, int count, MPI_Datatype source_type, void* target, int target_count,
+        MPI_Datatype type, MPI_Comm comm),
+       (source, count, source_type, target, target_count, type, comm))
+ERRING(Gather,
+       (const void* source, int count, MPI_Datatype source_type, void* target, int target_count,
+        MPI_Datatype type, int root, MPI_Comm comm),
+       (source, count, source_type, target, target_count, type, root, comm))
+ERRING(Scatter,
+       (const void* source, int count, MPI_Datatype source_type, void* target, int target_count,
+        MPI_Datatype type, int root, MPI_Comm comm),
+       (source, count, source_type, target, target_count, type, root, comm))
+
+/* A nonblocking call: the root sends something else. */
+static int err_before(int (*ibcast)(void*, int, MPI_Datatype, int, MPI_Comm, MPI_Request*),
+                      void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
+                      MPI_Request* request) {
+  static short sent[64];
+  if (erring_at >= 0 && type == MPI_SHORT) {
+    memcpy(sent, buffer, (size_t)count * sizeof *sent);
+    ++sent[erring_at];
+    buffer = sent;
+  }
+  return ibcast(buffer, count, type, root, comm, request);
+}
+#define ERRING_BEFORE(symbol)                                                     \
+  int symbol(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, \
+             MPI_Request* request) {                                              \
+    static int (*next)(void*, int, MPI_Datatype, int, MPI_Comm, MPI_Request*);    \
+    if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #symbol);                 \
+    return err_before(next, buffer, count, type, root, comm, request);            \
+  }
+ERRING_BEFORE(MPI_Ibcast)
+ERRING_BEFORE(PMPI_Ibcast)
