@@ -75,6 +75,11 @@ class HeldHandles {
   std::vector<Entry> entries_;
 };
 
+Buffers buffers_of(const Call& call, const ProgramCommunicator& communicator) {
+  const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
+  return buffers_of(blocking(call.collective), is_root, call.source, call.target);
+}
+
 struct Requests {
   std::vector<Shape*> in_flight;  // instances
   std::size_t watched = 0;        // the one that looks for dead peers next
@@ -223,7 +228,46 @@ MPI_Request start_call(Shape& instance, const Request& call) {
   return handle;
 }
 
+/// The last call of a kind that was taken: one with the same arguments, but for its buffers, is
+/// taken without looking anything up.
+struct LastCall {
+  Request request = {};
+  Shape* shape = nullptr;
+  CallCounts* counts = nullptr;
+};
+LastCall last_calls_of_kinds[4];
+
+LastCall& last_call(Collective collective) {
+  static_assert(std::size(last_calls_of_kinds) ==
+                static_cast<std::size_t>(Collective::ireduce) -
+                    static_cast<std::size_t>(Collective::ibarrier) + 1);
+  return last_calls_of_kinds[static_cast<std::size_t>(collective) -
+                             static_cast<std::size_t>(Collective::ibarrier)];
+}
+
+bool is_again(const Call& call, const LastCall& last) {
+  const Call& before = last.request.call;
+  return last.shape != nullptr && before.communicator == call.communicator &&
+         before.count == call.count && before.type == call.type && before.op == call.op &&
+         before.root == call.root;
+}
+
+MPI_Request run(const LastCall& way) {
+  Shape& shape = *way.shape;
+  ++way.counts->taken;
+  way.counts->bytes_taken += way.request.bytes;
+  return start_call(*shape.instances[shape.nonblocking++ % instances_max], way.request);
+}
+
 bool take(const Call& call, MPI_Request* request) {
+  LastCall& last = last_call(call.collective);
+  if (is_again(call, last)) [[likely]] {
+    last.shape->count_call();
+    last.request.call = call;
+    last.request.buffers = buffers_of(call, *last.request.communicator);
+    *request = run(last);
+    return true;
+  }
   const Admission admission = admit(call.collective, call.communicator, call.root);
   if (admission.communicator == nullptr) return leave(call, admission.why_left);
   ProgramCommunicator& communicator = *admission.communicator;
@@ -232,12 +276,11 @@ bool take(const Call& call, MPI_Request* request) {
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key, false);
   if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
-  Shape& shape = *found.shape;
-  Shape& instance = *shape.instances[shape.nonblocking++ % shape.instances.size()];
-  CallCounts& counts = interposer().counts(call.collective);
-  ++counts.taken;
-  counts.bytes_taken += signature.bytes;
-  *request = start_call(instance, request_of(call, signature, shape.key, communicator));
+  const LastCall way{.request = request_of(call, signature, found.shape->key, communicator),
+                     .shape = found.shape,
+                     .counts = &interposer().counts(call.collective)};
+  if (signature.is_predefined) last = way;
+  *request = run(way);
   return true;
 }
 
@@ -253,11 +296,10 @@ bool put_off(HeldHandles<Handle>& held, Handle* handle, Handle Handles::*none) {
 
 Request request_of(const Call& call, const Signature& signature, const ShapeKey& key,
                    ProgramCommunicator& communicator) {
-  const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
   const bool needs_type = signature.is_laid_out || key.combining != Combining::own;
   return {
       .call = call,
-      .buffers = buffers_of(blocking(call.collective), is_root, call.source, call.target),
+      .buffers = buffers_of(call, communicator),
       .bytes = signature.bytes,
       .is_laid_out = signature.is_laid_out,
       .is_staged = !signature.is_laid_out && key.bytes() != signature.bytes,
@@ -334,6 +376,10 @@ bool take_ireduce(const void* source, void* target, std::int64_t count, MPI_Data
                .root = root,
                .communicator = communicator},
               request);
+}
+
+void forget_fast_ways_of_requests() noexcept {
+  for (LastCall& last : last_calls_of_kinds) last = {};
 }
 
 bool take_op_free(MPI_Op* op) noexcept {

@@ -54,6 +54,9 @@ bool take_ibroadcast(void* buffer, std::int64_t count, MPI_Datatype type, int ro
 bool take_ireduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
                   MPI_Op op, int root, MPI_Comm communicator, MPI_Request* request) noexcept;
 
+/// As forget_fast_ways(), which calls it.
+void forget_fast_ways_of_requests() noexcept;
+
 /// What calls in flight combine or copy with is freed when they are complete.
 bool take_op_free(MPI_Op* op) noexcept;
 bool take_type_free(MPI_Datatype* type) noexcept;

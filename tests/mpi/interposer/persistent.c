@@ -23,6 +23,8 @@ int main(void) {
 enum { requests_max = 32, greatest = 20000 };
 static MPI_Comm communicator;
 static int rank, ranks;
+/* MPICH's ranks that share CPUs take some 10 ms for each of its calls: some things are left out. */
+static int is_slow;
 
 static void check_taken(const char* function, unsigned long long before, int starts) {
   CHECK(ranks == 1 || calls_taken(function) == before + (unsigned long long)starts,
@@ -69,7 +71,7 @@ static void complete(MPI_Request* request, int way) {
 static void sums(void) {
   static const int counts[] = {0, 1, 2, 5, 130, 1000, greatest};
   static double mine[greatest], all[greatest];
-  for (int which = 0; which < 7; ++which)
+  for (int which = 0; which < 7; which += is_slow ? 3 : 1)
     for (int in_place = 0; in_place < 2; ++in_place) {
       const int count = counts[which];
       MPI_Request request;
@@ -93,7 +95,7 @@ static void sums(void) {
 /* All roots, and ranks that describe a payload in different ways; the type is freed before the
  * first start. */
 static void rooted(void) {
-  for (int root = 0; root < ranks; ++root) {
+  for (int root = 0; root < ranks; root += is_slow ? 2 : 1) {
     MPI_Datatype every_other;
     MPI_Type_vector(6, 1, 2, MPI_DOUBLE, &every_other);
     MPI_Type_commit(&every_other);
@@ -406,10 +408,12 @@ static void all_of_it(MPI_Comm which) {
 
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
+#ifndef OPEN_MPI
+  is_slow = ranks_of(MPI_COMM_WORLD) > sysconf(_SC_NPROCESSORS_ONLN);
+#endif
   all_of_it(MPI_COMM_WORLD);
   left_to_mpi();
-  const int is_small = ranks <= 3;
-  if (is_small) {
+  if (ranks <= 3 && !is_slow) {
     MPI_Comm part;
     one_after_the_other();
     too_many();
