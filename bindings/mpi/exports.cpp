@@ -245,7 +245,7 @@ int refuse_request() {
 /// MPI starts the requests by `start`, and then tutti its own among them.
 template <class Start>
 int start_requests(Start&& start, int count, const MPI_Request* requests) {
-  const bool is_ours = !is_passing && persistent_requests != 0;
+  const bool is_ours = !is_passing && persistent_requests != 0 && requests != nullptr;
   if (is_ours && is_one_started(count, requests)) return refuse_request();
   const Passage passage;
   const int result = start();

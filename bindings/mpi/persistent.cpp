@@ -101,26 +101,33 @@ bool is_started(const Persistent& persistent) {
   return !persistent.slot->instance->requests.empty();
 }
 
+/// As leave(), but report does not time an ..._init, which is no call that takes long.
+bool leave_init(const Call& call, Reason reason) {
+  CallCounts& counts = interposer().counts(call.collective);
+  counts.pass(reason);
+  if (interposer().reports()) counts.bytes_passed += payload_of(call);
+  return false;
+}
+
+Reason reason_of(PersistentOperations::Refusal why, const ProgramCommunicator& communicator) {
+  if (communicator.passing() != Passing::no) return Reason::communicators;
+  if (why == PersistentOperations::Refusal::requests) return Reason::requests;
+  return why == PersistentOperations::Refusal::later ? Reason::first_calls : Reason::refused;
+}
+
 bool take(const Call& call, MPI_Request* request) {
+  if (request == nullptr) return leave_init(call, Reason::undefined);
   Interposer& interposed = interposer();
   const Admission admission = admit(call.collective, call.communicator, call.root);
-  if (admission.communicator == nullptr) return leave(call, admission.why_left);
-  if (interposed.settings().mode == Mode::verify) return leave(call, Reason::not_compared);
+  if (admission.communicator == nullptr) return leave_init(call, admission.why_left);
+  if (interposed.settings().mode == Mode::verify) return leave_init(call, Reason::not_compared);
   const Signature signature = signature_of(call);
-  if (signature.is_left) return leave(call, signature.reason);
-  if (interposed.reports()) return leave(call, Reason::reported);
+  if (signature.is_left) return leave_init(call, signature.reason);
+  if (interposed.reports()) return leave_init(call, Reason::reported);
   const PersistentOperations::Claimed claimed = interposed.claim_persistent(
       *admission.communicator, signature.key, has_tags() && has_itself());
-  switch (claimed.why_not) {
-    case PersistentOperations::Refusal::later:
-      return leave(call, Reason::first_calls);
-    case PersistentOperations::Refusal::requests:
-      return leave(call, Reason::requests);
-    case PersistentOperations::Refusal::refused:
-      return leave(call, Reason::refused);
-    case PersistentOperations::Refusal::no:
-      break;
-  }
+  if (claimed.slot == nullptr)
+    return leave_init(call, reason_of(claimed.why_not, *admission.communicator));
   *request = make_request(call, signature, *admission.communicator, *claimed.slot);
   return true;
 }
@@ -207,6 +214,7 @@ void forget_persistent(MPI_Request request) noexcept {
   all.last = nullptr;
   --persistent_requests;
   persistent->is_freed = true;
+  persistent->request.handle = {};  // which may be another request's soon
   if (!is_started(*persistent)) end(*persistent);
 }
 
