@@ -29,7 +29,7 @@ Reason reason_of(Passing passing) {
 Admission admit(Collective collective, MPI_Comm handle, int root) {
   Interposer& interposed = interposer();
   if (!interposed.takes_calls() && !interposed.reports()) return {nullptr, interposed.why_not()};
-  if (is_nonblocking(collective) && !interposed.has_progress())
+  if ((is_nonblocking(collective) || is_persistent(collective)) && !interposed.has_progress())
     return {nullptr, Reason::no_progress};
   if (handle == handles().no_comm) return {};
   ProgramCommunicator* const communicator = interposed.communicator(handle);

@@ -6,6 +6,7 @@
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
 #include "report.hpp"
+#include "requests.hpp"
 #include "running.hpp"
 #include "signature.hpp"
 #include "verification.hpp"
@@ -177,6 +178,7 @@ bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datat
 
 void forget_fast_ways() noexcept {
   forget_fast_ways_of_blocks();
+  forget_fast_ways_of_requests();
   last_calls = {};
 }
 

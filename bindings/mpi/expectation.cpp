@@ -51,6 +51,23 @@ std::optional<tune::Collective> priced_as(Collective collective) {
     case Collective::iallreduce:
     case Collective::ibroadcast:
     case Collective::ireduce:
+    case Collective::barrier_init:
+    case Collective::allreduce_init:
+    case Collective::broadcast_init:
+    case Collective::reduce_init:
+    case Collective::allgather_init:
+    case Collective::allgatherv_init:
+    case Collective::alltoall_init:
+    case Collective::alltoallv_init:
+    case Collective::alltoallw_init:
+    case Collective::gather_init:
+    case Collective::gatherv_init:
+    case Collective::scatter_init:
+    case Collective::scatterv_init:
+    case Collective::reduce_scatter_init:
+    case Collective::reduce_scatter_block_init:
+    case Collective::scan_init:
+    case Collective::exscan_init:
       break;
   }
   return std::nullopt;

@@ -14,8 +14,10 @@
 #include "block_calls.hpp"
 #include "calls.hpp"
 #include "counters.h"
+#include "handles.hpp"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
+#include "persistent.hpp"
 #include "requests.hpp"
 
 using namespace tutti::interposer;
@@ -87,6 +89,8 @@ template <class Take, class... Arguments>
 #define TUTTI_PARAMETERS_7 TUTTI_PARAMETERS_6, Word g
 #define TUTTI_PARAMETERS_8 TUTTI_PARAMETERS_7, Word h
 #define TUTTI_PARAMETERS_9 TUTTI_PARAMETERS_8, Word i
+#define TUTTI_PARAMETERS_10 TUTTI_PARAMETERS_9, Word j
+#define TUTTI_PARAMETERS_11 TUTTI_PARAMETERS_10, Word k
 #define TUTTI_ARGUMENTS_1 a
 #define TUTTI_ARGUMENTS_2 TUTTI_ARGUMENTS_1, b
 #define TUTTI_ARGUMENTS_3 TUTTI_ARGUMENTS_2, c
@@ -96,16 +100,20 @@ template <class Take, class... Arguments>
 #define TUTTI_ARGUMENTS_7 TUTTI_ARGUMENTS_6, g
 #define TUTTI_ARGUMENTS_8 TUTTI_ARGUMENTS_7, h
 #define TUTTI_ARGUMENTS_9 TUTTI_ARGUMENTS_8, i
+#define TUTTI_ARGUMENTS_10 TUTTI_ARGUMENTS_9, j
+#define TUTTI_ARGUMENTS_11 TUTTI_ARGUMENTS_10, k
 
 // Both symbols of a function, under names that do not collide with what mpi.h declares.
-#define TUTTI_MPI_EXPORT_BY(body, name, how, number)                                           \
-  extern "C" int tutti_exported_MPI_##name(TUTTI_PARAMETERS_##number) __asm__("MPI_" #name);   \
-  extern "C" int tutti_exported_PMPI_##name(TUTTI_PARAMETERS_##number) __asm__("PMPI_" #name); \
-  extern "C" int tutti_exported_MPI_##name(TUTTI_PARAMETERS_##number) {                        \
-    body(next_mpi, name, how, TUTTI_ARGUMENTS_##number)                                        \
-  }                                                                                            \
-  extern "C" int tutti_exported_PMPI_##name(TUTTI_PARAMETERS_##number) {                       \
-    body(own_mpi, name, how, TUTTI_ARGUMENTS_##number)                                         \
+#define TUTTI_MPI_EXPORT_BY(body, name, how, number) \
+  TUTTI_MPI_EXPORT_NAMED("MPI_", body, name, how, number)
+#define TUTTI_MPI_EXPORT_NAMED(prefix, body, name, how, number)                                   \
+  extern "C" int tutti_exported_MPI_##name(TUTTI_PARAMETERS_##number) __asm__(prefix #name);      \
+  extern "C" int tutti_exported_PMPI_##name(TUTTI_PARAMETERS_##number) __asm__("P" prefix #name); \
+  extern "C" int tutti_exported_MPI_##name(TUTTI_PARAMETERS_##number) {                           \
+    body(next_mpi, name, how, TUTTI_ARGUMENTS_##number)                                           \
+  }                                                                                               \
+  extern "C" int tutti_exported_PMPI_##name(TUTTI_PARAMETERS_##number) {                          \
+    body(own_mpi, name, how, TUTTI_ARGUMENTS_##number)                                            \
   }
 #define TUTTI_TAKE_AGAIN_OR_TAKE(mpi, name, collective, ...)                            \
   if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
@@ -156,6 +164,37 @@ TUTTI_MPI_EXPORT(Ibarrier, ibarrier, 2)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Iallreduce, iallreduce, 7)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Ibcast, ibroadcast, 6)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Ireduce, ireduce, 8)
+
+// Persistent collectives, by the prefix that this MPI has for them.
+#define TUTTI_LEAVE_INIT(mpi, name, collective, ...) \
+  return take_or_pass(LeavePersistent<Collective::collective>{}, mpi().name, __VA_ARGS__);
+#define TUTTI_TEXT_OF(prefix) #prefix "_"
+#define TUTTI_TEXT(prefix) TUTTI_TEXT_OF(prefix)
+#define TUTTI_MPI_EXPORT_INIT(name, collective, number) \
+  TUTTI_MPI_EXPORT_NAMED(TUTTI_TEXT(TUTTI_MPI_INIT_PREFIX), TUTTI_TAKE, name, collective, number)
+#define TUTTI_MPI_EXPORT_INIT_LEFT(name, collective, number)                                    \
+  TUTTI_MPI_EXPORT_NAMED(TUTTI_TEXT(TUTTI_MPI_INIT_PREFIX), TUTTI_LEAVE_INIT, name, collective, \
+                         number)
+#ifdef TUTTI_MPI_INIT_PREFIX
+TUTTI_MPI_EXPORT_INIT(Barrier_init, barrier_init, 3)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT, Allreduce_init, allreduce_init, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT, Bcast_init, broadcast_init, 7)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT, Reduce_init, reduce_init, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Allgather_init, allgather_init, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Allgatherv_init, allgatherv_init, 10)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Alltoall_init, alltoall_init, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Alltoallv_init, alltoallv_init, 11)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Alltoallw_init, alltoallw_init, 11)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Gather_init, gather_init, 10)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Gatherv_init, gatherv_init, 11)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Scatter_init, scatter_init, 10)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Scatterv_init, scatterv_init, 11)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Reduce_scatter_init, reduce_scatter_init, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Reduce_scatter_block_init, reduce_scatter_block_init, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Scan_init, scan_init, 8)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_INIT_LEFT, Exscan_init, exscan_init, 8)
+#endif
+
 TUTTI_MPI_EXPORT(Op_free, op_free, 1)
 TUTTI_MPI_EXPORT(Type_free, type_free, 1)
 
@@ -194,6 +233,69 @@ TUTTI_MPI_EXPORT_AROUND(begin_after, Init_thread,
                         (int* argument_count, char*** arguments, int required, int* provided),
                         (argument_count, arguments, required, provided))
 TUTTI_MPI_EXPORT_AROUND(end_before, Finalize, (), ())
+
+namespace {
+
+/// Says as MPI does that a request cannot be used so.
+int refuse_request() {
+  own_mpi().Comm_call_errhandler(handles().world, MPI_ERR_REQUEST);
+  return MPI_ERR_REQUEST;
+}
+
+/// MPI starts the requests by `start`, and then tutti its own among them.
+template <class Start>
+int start_requests(Start&& start, int count, const MPI_Request* requests) {
+  const bool is_ours = !is_passing && persistent_requests != 0 && requests != nullptr;
+  if (is_ours && is_one_started(count, requests)) return refuse_request();
+  const Passage passage;
+  const int result = start();
+  if (is_ours && result == MPI_SUCCESS) start_persistent(count, requests);
+  return result;
+}
+
+/// Tutti completes its requests, and then MPI finds nothing left to wait for in them.
+template <class Wait>
+int wait_requests(Wait&& wait, int count, const MPI_Request* requests) {
+  if (!is_passing && has_requests() && requests != nullptr) complete_requests(count, requests);
+  return wait();
+}
+
+template <class Free>
+int free_request(Free&& free, const MPI_Request* request) {
+  if (is_passing || request == nullptr || !is_persistent_request(*request)) return free();
+  const MPI_Request freed = *request;
+  const Passage passage;
+  const int result = free();
+  if (result == MPI_SUCCESS) forget_persistent(freed);
+  return result;
+}
+
+template <class Cancel>
+int cancel_request(Cancel&& cancel, const MPI_Request* request) {
+  const bool is_ours = !is_passing && request != nullptr && is_persistent_request(*request);
+  return is_ours ? refuse_request() : cancel();
+}
+
+}  // namespace
+
+#define TUTTI_MPI_EXPORT_REQUEST(around, name, parameters, arguments, ...) \
+  extern "C" int MPI_##name parameters {                                   \
+    return around([&] { return next_mpi().name arguments; }, __VA_ARGS__); \
+  }                                                                        \
+  extern "C" int PMPI_##name parameters {                                  \
+    return around([&] { return own_mpi().name arguments; }, __VA_ARGS__);  \
+  }
+
+TUTTI_MPI_EXPORT_REQUEST(start_requests, Start, (MPI_Request * request), (request), 1, request)
+TUTTI_MPI_EXPORT_REQUEST(start_requests, Startall, (int count, MPI_Request* requests),
+                         (count, requests), count, requests)
+TUTTI_MPI_EXPORT_REQUEST(wait_requests, Wait, (MPI_Request * request, MPI_Status* status),
+                         (request, status), 1, request)
+TUTTI_MPI_EXPORT_REQUEST(wait_requests, Waitall,
+                         (int count, MPI_Request* requests, MPI_Status* statuses),
+                         (count, requests, statuses), count, requests)
+TUTTI_MPI_EXPORT_REQUEST(free_request, Request_free, (MPI_Request * request), (request), request)
+TUTTI_MPI_EXPORT_REQUEST(cancel_request, Cancel, (MPI_Request * request), (request), request)
 
 namespace {
 

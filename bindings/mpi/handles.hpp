@@ -28,6 +28,7 @@ struct Handles {
   MPI_Datatype float64 = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_DOUBLE, double);
   MPI_Datatype no_type = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_DATATYPE_NULL, datatype_null);
   MPI_Info no_info = TUTTI_MPI_HANDLE(MPI_Info, MPI_INFO_NULL, info_null);
+  MPI_Op bit_and = TUTTI_MPI_HANDLE(MPI_Op, MPI_BAND, op_band);
   MPI_Op min = TUTTI_MPI_HANDLE(MPI_Op, MPI_MIN, op_min);
   MPI_Op sum = TUTTI_MPI_HANDLE(MPI_Op, MPI_SUM, op_sum);
   MPI_Op no_op = TUTTI_MPI_HANDLE(MPI_Op, MPI_OP_NULL, op_null);

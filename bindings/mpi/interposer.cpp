@@ -79,6 +79,10 @@ const char* name_of(Reason reason) {
       return "no operation can be made";
     case Reason::counts:
       return "counts are known to some ranks alone";
+    case Reason::not_persistent:
+      return "persistent";
+    case Reason::requests:
+      return "too many persistent requests";
     case Reason::no_progress:
       return "MPI calls nobody while it waits";
     case Reason::reported:
@@ -263,6 +267,15 @@ void Interposer::make_wanted_operations(ProgramCommunicator& communicator) {
   forget_fast_ways();
   adopt_and_make(communicator,
                  [&](Vote vote) { communicator.make_wanted_operations(context(), vote); });
+}
+
+PersistentOperations::Claimed Interposer::claim_persistent(ProgramCommunicator& communicator,
+                                                           const ShapeKey& key, bool has_room) {
+  PersistentOperations::Claimed claimed;
+  adopt_and_make(communicator, [&](Vote vote) {
+    claimed = communicator.claim_persistent(key, has_room, context(), vote);
+  });
+  return claimed;
 }
 
 template <class Make>

@@ -25,20 +25,22 @@ enum class Reason : std::uint8_t {
   off,              // TUTTI_MPI=off, or another rank says so
   threads,          // MPI_THREAD_MULTIPLE
   intercommunicator,
-  alone,          // one rank
-  other_job,      // with ranks of another MPI_COMM_WORLD
-  switched_off,   // by an info key of the communicator
-  communicators,  // too many, or tutti failed on this one
-  first_calls,    // of their kind
-  empty,          // no elements
-  large,          // above TUTTI_MPI_BYTES
-  undefined,      // MPI defines no such reduction: it says so itself
-  layout,         // a type of which elements begin before their address
-  refused,        // tutti can make no operation for it
-  counts,         // how much others contribute is known to some ranks alone
-  no_progress,    // nonblocking, and MPI would not let tutti go on while it waits
-  reported,       // TUTTI_MPI=report: tutti would take it
-  not_compared,   // TUTTI_MPI=verify, which does not know how to compare it
+  alone,           // one rank
+  other_job,       // with ranks of another MPI_COMM_WORLD
+  switched_off,    // by an info key of the communicator
+  communicators,   // too many, or tutti failed on this one
+  first_calls,     // of their kind
+  empty,           // no elements
+  large,           // above TUTTI_MPI_BYTES
+  undefined,       // MPI defines no such reduction: it says so itself
+  layout,          // a type of which elements begin before their address
+  refused,         // tutti can make no operation for it
+  counts,          // how much others contribute is known to some ranks alone
+  not_persistent,  // an MPI_..._init of which tutti has no persistent operation
+  requests,        // too many persistent requests of the communicator
+  no_progress,     // nonblocking, and MPI would not let tutti go on while it waits
+  reported,        // TUTTI_MPI=report: tutti would take it
+  not_compared,    // TUTTI_MPI=verify, which does not know how to compare it
 };
 inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_compared) + 1;
 const char* name_of(Reason reason);
@@ -100,6 +102,9 @@ class Interposer {
   /// As ProgramCommunicator::make_operation.
   void make_operation(ProgramCommunicator& communicator, Shape& shape, bool is_in_place);
   void make_wanted_operations(ProgramCommunicator& communicator);
+  /// As ProgramCommunicator::claim_persistent.
+  PersistentOperations::Claimed claim_persistent(ProgramCommunicator& communicator,
+                                                 const ShapeKey& key, bool has_room);
 
  private:
   ProgramCommunicator* find_communicator(MPI_Comm handle);

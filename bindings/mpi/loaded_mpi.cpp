@@ -48,11 +48,14 @@ void* required_symbol(const char* name) {
   return address;
 }
 
-/// Finds the functions of a prefix: "MPI_" or "PMPI_".
-MpiFunctions functions_of(const char* prefix) {
+#define TUTTI_TEXT_OF(prefix) #prefix
+#define TUTTI_TEXT(prefix) TUTTI_TEXT_OF(prefix)
+
+/// Finds the functions of MPI, whose names follow "" or "P".
+MpiFunctions functions_of(const char* first) {
   char whole[64];
-  const auto named = [&](const char* name) {
-    std::snprintf(whole, sizeof whole, "%s%s", prefix, name);
+  const auto named = [&](const char* name, const char* prefix = "MPI") {
+    std::snprintf(whole, sizeof whole, "%s%s_%s", first, prefix, name);
     return whole;
   };
   MpiFunctions functions;
@@ -65,6 +68,12 @@ MpiFunctions functions_of(const char* prefix) {
   TUTTI_MPI_USED(TUTTI_MPI_FIND)
   // An MPI without them has no callers of them.
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_FIND_IF_THERE)
+#define TUTTI_MPI_FIND_INIT(name)                              \
+  functions.name = reinterpret_cast<decltype(functions.name)>( \
+      function_of_mpi(named(#name, TUTTI_TEXT(TUTTI_MPI_INIT_PREFIX))));
+  TUTTI_MPI_INIT(TUTTI_MPI_FIND_INIT)
+  TUTTI_MPI_INIT_LARGE(TUTTI_MPI_FIND_IF_THERE)
+#undef TUTTI_MPI_FIND_INIT
 #undef TUTTI_MPI_FIND
 #undef TUTTI_MPI_FIND_IF_THERE
   return functions;
@@ -88,12 +97,12 @@ void* variable_of_mpi(const char* name) {
 }
 
 const MpiFunctions& own_mpi() {
-  static const MpiFunctions functions = functions_of("PMPI_");
+  static const MpiFunctions functions = functions_of("P");
   return functions;
 }
 
 const MpiFunctions& next_mpi() {
-  static const MpiFunctions functions = functions_of("MPI_");
+  static const MpiFunctions functions = functions_of("");
   return functions;
 }
 

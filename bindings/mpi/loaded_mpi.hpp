@@ -3,6 +3,9 @@
 #pragma once
 
 #include <mpi.h>
+#if defined OPEN_MPI && OMPI_MAJOR_VERSION < 5 && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 // What the interposer takes, and passes on where it does not.
 #define TUTTI_MPI_TAKEN(X) \
@@ -26,6 +29,12 @@
   X(Ibarrier)              \
   X(Ibcast)                \
   X(Ireduce)               \
+  X(Start)                 \
+  X(Startall)              \
+  X(Request_free)          \
+  X(Wait)                  \
+  X(Waitall)               \
+  X(Cancel)                \
   X(Op_free)               \
   X(Type_free)             \
   X(Init)                  \
@@ -60,9 +69,59 @@
 #else
 #define TUTTI_MPI_TAKEN_LARGE(X)
 #endif
+// Persistent collectives, which Open MPI 4 has as an extension.
+#if MPI_VERSION >= 4 || (defined OPEN_MPI && OMPI_MAJOR_VERSION >= 5)
+#define TUTTI_MPI_INIT_PREFIX MPI
+#elif defined OMPI_HAVE_MPI_EXT_PCOLLREQ
+#define TUTTI_MPI_INIT_PREFIX MPIX
+#endif
+#ifdef TUTTI_MPI_INIT_PREFIX
+#define TUTTI_MPI_INIT(X)      \
+  X(Barrier_init)              \
+  X(Allreduce_init)            \
+  X(Bcast_init)                \
+  X(Reduce_init)               \
+  X(Allgather_init)            \
+  X(Allgatherv_init)           \
+  X(Alltoall_init)             \
+  X(Alltoallv_init)            \
+  X(Alltoallw_init)            \
+  X(Gather_init)               \
+  X(Gatherv_init)              \
+  X(Scatter_init)              \
+  X(Scatterv_init)             \
+  X(Reduce_scatter_init)       \
+  X(Reduce_scatter_block_init) \
+  X(Scan_init)                 \
+  X(Exscan_init)
+#else
+#define TUTTI_MPI_INIT(X)
+#endif
+#if MPI_VERSION >= 4
+#define TUTTI_MPI_INIT_LARGE(X)  \
+  X(Allreduce_init_c)            \
+  X(Bcast_init_c)                \
+  X(Reduce_init_c)               \
+  X(Allgather_init_c)            \
+  X(Allgatherv_init_c)           \
+  X(Alltoall_init_c)             \
+  X(Alltoallv_init_c)            \
+  X(Alltoallw_init_c)            \
+  X(Gather_init_c)               \
+  X(Gatherv_init_c)              \
+  X(Scatter_init_c)              \
+  X(Scatterv_init_c)             \
+  X(Reduce_scatter_init_c)       \
+  X(Reduce_scatter_block_init_c) \
+  X(Scan_init_c)                 \
+  X(Exscan_init_c)
+#else
+#define TUTTI_MPI_INIT_LARGE(X)
+#endif
 // What it calls itself.
 #define TUTTI_MPI_USED(X)  \
   X(Abort)                 \
+  X(Comm_call_errhandler)  \
   X(Comm_create_keyval)    \
   X(Comm_free)             \
   X(Comm_free_keyval)      \
@@ -71,6 +130,7 @@
   X(Comm_rank)             \
   X(Comm_set_attr)         \
   X(Comm_size)             \
+  X(Comm_split)            \
   X(Comm_test_inter)       \
   X(Grequest_complete)     \
   X(Grequest_start)        \
@@ -80,7 +140,9 @@
   X(Op_commutative)        \
   X(Pack)                  \
   X(Query_thread)          \
+  X(Recv_init)             \
   X(Reduce_local)          \
+  X(Send)                  \
   X(Status_set_cancelled)  \
   X(Status_set_elements)   \
   X(Test)                  \
@@ -100,11 +162,18 @@ namespace tutti::interposer {
 /// library.
 struct MpiFunctions {
 #define TUTTI_MPI_MEMBER(name) decltype(&MPI_##name) name = nullptr;
+#define TUTTI_MPI_JOINED(prefix, name) prefix##_##name
+#define TUTTI_MPI_NAMED(prefix, name) TUTTI_MPI_JOINED(prefix, name)
+#define TUTTI_MPI_INIT_MEMBER(name) \
+  decltype(&TUTTI_MPI_NAMED(TUTTI_MPI_INIT_PREFIX, name)) name = nullptr;
   TUTTI_MPI_TAKEN(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_INIT(TUTTI_MPI_INIT_MEMBER)
+  TUTTI_MPI_INIT_LARGE(TUTTI_MPI_MEMBER)
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
   TUTTI_MPI_INFORMS(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
+#undef TUTTI_MPI_INIT_MEMBER
 };
 
 /// By MPI's own names (PMPI_...), and by the names that a tool between this library and MPI may

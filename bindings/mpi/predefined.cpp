@@ -139,8 +139,9 @@ auto find_in(const Table& table, Handle handle) {
 }
 
 bool is_of_pairs(const PredefinedOperator& op) {
-  return op.handle == TUTTI_MPI_HANDLE(MPI_Op, MPI_MAXLOC, op_maxloc) ||
-         op.handle == TUTTI_MPI_HANDLE(MPI_Op, MPI_MINLOC, op_minloc);
+  static const MPI_Op maxloc = TUTTI_MPI_HANDLE(MPI_Op, MPI_MAXLOC, op_maxloc);
+  static const MPI_Op minloc = TUTTI_MPI_HANDLE(MPI_Op, MPI_MINLOC, op_minloc);
+  return op.handle == maxloc || op.handle == minloc;
 }
 
 }  // namespace

@@ -27,20 +27,24 @@ Operation make(Communicator& communicator, Shape& shape, bool is_in_place) {
   switch (key.collective) {
     case Collective::barrier:
     case Collective::ibarrier:
+    case Collective::barrier_init:
       return barrier(communicator);
     case Collective::allreduce:
     case Collective::iallreduce:
+    case Collective::allreduce_init:
       return allreduce(communicator, {.source = source,
                                       .target = target,
                                       .element_count = key.element_count,
                                       .reduction = shape.reduction()});
     case Collective::broadcast:
     case Collective::ibroadcast:
+    case Collective::broadcast_init:
       return broadcast(communicator, {.buffer = target,
                                       .bytes = key.bytes(),
                                       .root = Rank{static_cast<std::uint32_t>(key.root)}});
     case Collective::reduce:
     case Collective::ireduce:
+    case Collective::reduce_init:
       return reduce(communicator, {.source = source,
                                    .target = target,
                                    .element_count = key.element_count,
@@ -67,6 +71,19 @@ Operation make(Communicator& communicator, Shape& shape, bool is_in_place) {
     case Collective::alltoallv:
     case Collective::gatherv:
     case Collective::scatterv:
+    case Collective::allgather_init:
+    case Collective::allgatherv_init:
+    case Collective::alltoall_init:
+    case Collective::alltoallv_init:
+    case Collective::alltoallw_init:
+    case Collective::gather_init:
+    case Collective::gatherv_init:
+    case Collective::scatter_init:
+    case Collective::scatterv_init:
+    case Collective::reduce_scatter_init:
+    case Collective::reduce_scatter_block_init:
+    case Collective::scan_init:
+    case Collective::exscan_init:
       break;
   }
   throw Error(ErrorCode::unsupported, "no such collective");
@@ -138,6 +155,22 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vo
     ++operations_;
     ++operations_made_;
   });
+}
+
+PersistentOperations::Claimed ProgramCommunicator::claim_persistent(const ShapeKey& key,
+                                                                    bool has_room, Context* context,
+                                                                    Vote vote) {
+  if (!communicator_ && (!was_put_off_ || calls_ > calls_before_adoption)) adopt(context, vote);
+  if (!communicator_) return {nullptr, PersistentOperations::Refusal::later};
+  const bool is_early = operations_made_ < early_operations_max;
+  return persistent_.claim(handle_, key, {.has_room = has_room, .may_make = is_early},
+                           [&](Shape& shape) {
+                             try_to_make(shape, [&] {
+                               const bool is_in_place = key.combining == Combining::none;
+                               shape.operation.emplace(make(*communicator_, shape, is_in_place));
+                               ++operations_made_;
+                             });
+                           });
 }
 
 void ProgramCommunicator::want_operations(Shape& shape) {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "persistent_operations.hpp"
 #include "shape.hpp"
 #include "tutti/communicator.hpp"
 #include "tutti/exchange.hpp"
@@ -68,7 +69,8 @@ class ProgramCommunicator {
   /// Its adoption, until it has been called often.
   bool was_put_off() const noexcept { return was_put_off_; }
 
-  std::uint64_t calls_in_flight = 0;  // nonblocking ones that tutti does
+  /// Nonblocking calls that tutti does, and persistent requests that the program has.
+  std::uint64_t calls_in_flight = 0;
 
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
@@ -81,8 +83,16 @@ class ProgramCommunicator {
   /// vote is never.
   void make_operation(Shape& shape, Context* context, Vote vote, bool is_in_place);
 
+  /// An operation for a persistent request.  Collective: all ranks are in the same ..._init, and
+  /// one without `has_room` can hold no more requests.
+  PersistentOperations::Claimed claim_persistent(const ShapeKey& key, bool has_room,
+                                                 Context* context, Vote vote);
+
   /// The program makes no more calls.  Never waits, as the end of an adopted communicator may.
-  void drop_operations() noexcept { shapes_.clear(); }
+  void drop_operations() noexcept {
+    shapes_.clear();
+    persistent_.clear();
+  }
 
   /// A nonblocking call is local: it wants operations, and the next blocking call on the
   /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
@@ -115,6 +125,7 @@ class ProgramCommunicator {
   std::optional<Communicator> communicator_;
   std::unordered_map<ShapeKey, std::unique_ptr<Shape>, HashOfShape> shapes_;
   std::vector<Shape*> wanted_;
+  PersistentOperations persistent_;
 };
 
 }  // namespace tutti::interposer

@@ -8,36 +8,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "admission.hpp"
-#include "calls.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
+#include "persistent.hpp"
 #include "predefined.hpp"
 #include "progress_hook.hpp"
 #include "running.hpp"
-#include "signature.hpp"
 #include "tutti/status.hpp"
 #include "verification.hpp"
 
 namespace tutti::interposer {
-
-/// A nonblocking call that tutti does.
-struct Request {
-  Call call;
-  MPI_Datatype type;  // of the program's elements
-  Buffers buffers;    // what this rank reads and writes of them
-  std::size_t bytes;
-  bool is_laid_out;
-  bool is_staged;
-  bool holds_type;
-  bool holds_op;
-  ProgramCommunicator* communicator;
-  MPI_Request handle;
-  std::unique_ptr<Verification> verification;  // unless nullptr, MPI does it, too
-};
 
 namespace {
 
@@ -92,12 +77,18 @@ class HeldHandles {
   std::vector<Entry> entries_;
 };
 
+Buffers buffers_of(const Call& call, const ProgramCommunicator& communicator) {
+  const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
+  return buffers_of(blocking(call.collective), is_root, call.source, call.target);
+}
+
 struct Requests {
   std::vector<Shape*> in_flight;  // instances
   std::size_t watched = 0;        // the one that looks for dead peers next
   std::uint64_t idle_steps = 0;   // in which nothing was done
   bool is_at_rest = false;        // or in progress_requests()
   bool is_hooked = false;
+  std::vector<Request*> unused;
   HeldHandles<MPI_Op> ops;
   HeldHandles<MPI_Datatype> types;
   std::vector<std::unique_ptr<ProgramCommunicator>> kept;
@@ -115,11 +106,15 @@ Requests& requests() {
   std::abort();  // MPI_Abort does not return
 }
 
+bool is_broadcast(const Request& request) {
+  return blocking(request.call.collective) == Collective::broadcast;
+}
+
 // The call's own communicator may be gone; it only says how elements are packed.
 void copy_laid_out(const Request& request, const void* from, void* to, bool from_program) {
   Call call = request.call;
   call.communicator = handles().self;
-  copy_elements(from, to, call, from_program, request.call.collective == Collective::ibroadcast);
+  copy_elements(from, to, call, from_program, is_broadcast(request));
 }
 
 /// Starts the first call of an instance.
@@ -129,7 +124,6 @@ void start_first(Shape& instance) {
   instance.op_of_call = request.call.op;
   const void* in = request.buffers.source;
   void* out = request.buffers.target;
-  const bool is_broadcast = request.call.collective == Collective::ibroadcast;
   if (request.is_staged || request.is_laid_out) {
     std::byte* const room_in = room(instance.source, instance.key.bytes());
     if (in != no_buffer && request.is_laid_out)
@@ -137,39 +131,46 @@ void start_first(Shape& instance) {
     else if (in != no_buffer)
       std::memcpy(room_in, in, request.bytes);
     in = room_in;
-    out = is_broadcast ? room_in : room(instance.target, instance.key.bytes());
-  } else if (is_broadcast) {
+    out = is_broadcast(request) ? room_in : room(instance.target, instance.key.bytes());
+  } else if (is_broadcast(request)) {
     in = out = request.call.target;
   }
-  const Status status = instance.operation->start(in, out);
+  const bool is_same = in == instance.last_source && out == instance.last_target;
+  instance.last_source = in;
+  instance.last_target = out;
+  const Status status = is_same ? instance.operation->start() : instance.operation->start(in, out);
   if (status != Status::ok) end_job(request, status);
 }
 
 /// The first call of an instance is done.
 void finish_first(Shape& instance) {
-  const std::unique_ptr<Request> request(instance.requests.front());
+  Request* const request = instance.requests.front();
   instance.requests.erase(instance.requests.begin());
   void* const target = request->buffers.target;
   if (target != no_buffer && (request->is_laid_out || request->is_staged)) {
-    const bool is_broadcast = request->call.collective == Collective::ibroadcast;
-    const std::byte* const out = is_broadcast ? instance.source.data() : instance.target.data();
+    const std::byte* const out =
+        is_broadcast(*request) ? instance.source.data() : instance.target.data();
     if (request->is_laid_out)
       copy_laid_out(*request, out, target, false);
     else
       std::memcpy(target, out, request->bytes);
   }
-  if (request->verification) request->verification->compare();
-  Requests& all = requests();
-  if (request->holds_op && all.ops.release(request->call.op)) own_mpi().Op_free(&request->call.op);
-  if (request->holds_type && all.types.release(request->type)) own_mpi().Type_free(&request->type);
+  if (request->persistent != nullptr) return finish_persistent(*request->persistent);
+  if (request->verification != nullptr) {
+    request->verification->compare();
+    delete std::exchange(request->verification, nullptr);
+  }
+  release_handles(*request);
   --request->communicator->calls_in_flight;
-  own_mpi().Grequest_complete(request->handle);
+  const MPI_Request handle = request->handle;
+  requests().unused.push_back(request);
+  own_mpi().Grequest_complete(handle);
 }
 
 /// Finishes, and starts, what can be; whether the instance has nothing left.
 bool advance(Shape& instance) {
   while (!instance.operation->in_flight()) {
-    Verification* const verification = instance.requests.front()->verification.get();
+    Verification* const verification = instance.requests.front()->verification;
     if (verification != nullptr && !verification->is_mpi_done()) return false;
     const Status status = instance.operation->test();
     if (status != Status::ok) end_job(*instance.requests.front(), status);
@@ -221,28 +222,60 @@ void start_generalized_request(MPI_Request* handle) {
 }
 #endif
 
-MPI_Request start_call(Shape& instance, std::unique_ptr<Request> request) {
-  Requests& all = requests();
-  if (!all.is_hooked) {
-    hook_progress(progress_requests);
-    all.is_hooked = true;
-  }
-  start_generalized_request(&request->handle);
-  const MPI_Request handle = request->handle;
-  ++request->communicator->calls_in_flight;
-  if (request->holds_op) all.ops.hold(request->call.op);
-  if (request->holds_type) all.types.hold(request->type);
-  const bool is_idle = instance.requests.empty();
-  instance.requests.push_back(request.release());
-  if (is_idle) {
-    start_first(instance);
-    all.in_flight.push_back(&instance);
-  }
-  if (!instance.operation->in_flight()) progress_requests();
+MPI_Request start_call(Shape& instance, const Request& call) {
+  std::vector<Request*>& unused = requests().unused;
+  if (unused.empty()) unused.push_back(new Request);
+  Request& request = *unused.back();
+  unused.pop_back();
+  request = call;
+  start_generalized_request(&request.handle);
+  const MPI_Request handle = request.handle;
+  ++request.communicator->calls_in_flight;
+  hold_handles(request);
+  start_request(instance, request);
   return handle;
 }
 
+/// The last call of a kind that was taken: one with the same arguments, but for its buffers, is
+/// taken without looking anything up.
+struct LastCall {
+  Request request = {};
+  Shape* shape = nullptr;
+  CallCounts* counts = nullptr;
+};
+LastCall last_calls_of_kinds[4];
+
+LastCall& last_call(Collective collective) {
+  static_assert(std::size(last_calls_of_kinds) ==
+                static_cast<std::size_t>(Collective::ireduce) -
+                    static_cast<std::size_t>(Collective::ibarrier) + 1);
+  return last_calls_of_kinds[static_cast<std::size_t>(collective) -
+                             static_cast<std::size_t>(Collective::ibarrier)];
+}
+
+bool is_again(const Call& call, const LastCall& last) {
+  const Call& before = last.request.call;
+  return last.shape != nullptr && before.communicator == call.communicator &&
+         before.count == call.count && before.type == call.type && before.op == call.op &&
+         before.root == call.root;
+}
+
+MPI_Request run(const LastCall& way) {
+  Shape& shape = *way.shape;
+  ++way.counts->taken;
+  way.counts->bytes_taken += way.request.bytes;
+  return start_call(*shape.instances[shape.nonblocking++ % instances_max], way.request);
+}
+
 bool take(const Call& call, MPI_Request* request) {
+  LastCall& last = last_call(call.collective);
+  if (is_again(call, last)) [[likely]] {
+    last.shape->count_call();
+    last.request.call = call;
+    last.request.buffers = buffers_of(call, *last.request.communicator);
+    *request = run(last);
+    return true;
+  }
   const Admission admission = admit(call.collective, call.communicator, call.root);
   if (admission.communicator == nullptr) return leave(call, admission.why_left);
   ProgramCommunicator& communicator = *admission.communicator;
@@ -250,34 +283,19 @@ bool take(const Call& call, MPI_Request* request) {
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key, false);
   if (found.shape == nullptr) return leave(call, found.why_left, found.reported_as);
-  std::unique_ptr<Verification> verification;
-  Call own = call;
+  LastCall way{.request = request_of(call, signature, found.shape->key, communicator),
+               .shape = found.shape,
+               .counts = &interposer().counts(call.collective)};
   if (interposer().settings().mode == Mode::verify) {
-    verification = std::make_unique<Verification>();
-    own = verification->begin(call, communicator);
+    auto verification = std::make_unique<Verification>();
+    way.request.call = verification->begin(call, communicator);
+    way.request.buffers = buffers_of(way.request.call, communicator);
     if (!verification->start_mpi(call)) return leave(call, Reason::undefined);
+    way.request.verification = verification.release();
+  } else if (signature.is_predefined) {
+    last = way;
   }
-  Shape& shape = *found.shape;
-  Shape& instance = *shape.instances[shape.nonblocking++ % shape.instances.size()];
-  const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
-  const bool is_ours = signature.key.combining == Combining::own;
-  const bool needs_type = signature.is_laid_out || !is_ours;
-  auto made = std::make_unique<Request>(Request{
-      .call = own,
-      .type = call.type,
-      .buffers = buffers_of(blocking(call.collective), is_root, own.source, own.target),
-      .bytes = signature.bytes,
-      .is_laid_out = signature.is_laid_out,
-      .is_staged = !signature.is_laid_out && shape.key.bytes() != signature.bytes,
-      .holds_type = call.type != MPI_Datatype{} && needs_type && find_type(call.type) == nullptr,
-      .holds_op = call.op != MPI_Op{} && find_operator(call.op) == nullptr,
-      .communicator = &communicator,
-      .handle = {},
-      .verification = std::move(verification)});
-  CallCounts& counts = interposer().counts(call.collective);
-  ++counts.taken;
-  counts.bytes_taken += signature.bytes;
-  *request = start_call(instance, std::move(made));
+  *request = run(way);
   return true;
 }
 
@@ -290,6 +308,50 @@ bool put_off(HeldHandles<Handle>& held, Handle* handle, Handle Handles::*none) {
 }
 
 }  // namespace
+
+Request request_of(const Call& call, const Signature& signature, const ShapeKey& key,
+                   ProgramCommunicator& communicator) {
+  const bool needs_type = signature.is_laid_out || key.combining != Combining::own;
+  return {
+      .call = call,
+      .type = call.type,
+      .buffers = buffers_of(call, communicator),
+      .bytes = signature.bytes,
+      .is_laid_out = signature.is_laid_out,
+      .is_staged = !signature.is_laid_out && key.bytes() != signature.bytes,
+      .holds_type = call.type != MPI_Datatype{} && needs_type && find_type(call.type) == nullptr,
+      .holds_op = call.op != MPI_Op{} && find_operator(call.op) == nullptr,
+      .communicator = &communicator,
+      .handle = {},
+      .persistent = nullptr,
+      .verification = nullptr};
+}
+
+void hold_handles(const Request& request) {
+  if (request.holds_op) requests().ops.hold(request.call.op);
+  if (request.holds_type) requests().types.hold(request.type);
+}
+
+void release_handles(Request& request) {
+  Requests& all = requests();
+  if (request.holds_op && all.ops.release(request.call.op)) own_mpi().Op_free(&request.call.op);
+  if (request.holds_type && all.types.release(request.type)) own_mpi().Type_free(&request.type);
+}
+
+void start_request(Shape& instance, Request& request) noexcept {
+  Requests& all = requests();
+  if (!all.is_hooked) {
+    hook_progress(progress_requests);
+    all.is_hooked = true;
+  }
+  const bool is_idle = instance.requests.empty();
+  instance.requests.push_back(&request);
+  if (is_idle) {
+    start_first(instance);
+    all.in_flight.push_back(&instance);
+  }
+  if (!instance.operation->in_flight()) progress_requests();
+}
 
 bool take_ibarrier(MPI_Comm communicator, MPI_Request* request) noexcept {
   return take({.collective = Collective::ibarrier, .communicator = communicator}, request);
@@ -332,6 +394,10 @@ bool take_ireduce(const void* source, void* target, std::int64_t count, MPI_Data
               request);
 }
 
+void forget_fast_ways_of_requests() noexcept {
+  for (LastCall& last : last_calls_of_kinds) last = {};
+}
+
 bool take_op_free(MPI_Op* op) noexcept {
   return put_off(requests().ops, op, &Handles::no_op);
 }
@@ -367,6 +433,35 @@ void complete_requests(const Shape& instance) noexcept {
   }
 }
 
+bool has_requests() noexcept {
+  return !requests().in_flight.empty();
+}
+
+namespace {
+
+Shape* instance_of(MPI_Request handle) {
+  for (Shape* const instance : requests().in_flight)
+    for (const Request* const request : instance->requests)
+      if (request->handle == handle) return instance;
+  return nullptr;
+}
+
+}  // namespace
+
+void complete_requests(int count, const MPI_Request* handles_of) noexcept {
+  if (requests().is_at_rest) return;
+  for (int i = 0; i < count; ++i) {
+    Timeout patience = before_mpi;
+    while (Shape* const instance = instance_of(handles_of[i])) {
+      if (instance->operation->wait(patience) == Status::timed_out) {
+        progress_mpi();
+        patience = between_mpi;
+      }
+      progress_requests();
+    }
+  }
+}
+
 void keep_while_in_flight(std::unique_ptr<ProgramCommunicator> communicator) {
   requests().kept.push_back(std::move(communicator));
 }
@@ -391,6 +486,7 @@ void end_requests() noexcept {
   own_mpi().Barrier(handles().world);
   // The calls that are left cannot be done: a rank has not made them.
   requests().in_flight.clear();
+  end_persistent();
   requests().kept.clear();
 }
 

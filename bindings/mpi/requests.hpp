@@ -14,9 +14,36 @@
 #include <memory>
 #include <vector>
 
+#include "calls.hpp"
 #include "program_communicator.hpp"
+#include "signature.hpp"
 
 namespace tutti::interposer {
+
+struct Persistent;
+
+/// A nonblocking call that tutti does, or a start of a persistent request.
+struct Request {
+  Call call;
+  Buffers buffers;  // what this rank reads and writes of them
+  std::size_t bytes;
+  bool is_laid_out;
+  bool is_staged;
+  bool holds_type;
+  bool holds_op;
+  ProgramCommunicator* communicator;
+  MPI_Request handle;
+  Persistent* persistent;  // nullptr: of a nonblocking call
+};
+Request request_of(const Call& call, const Signature& signature, const ShapeKey& key,
+                   ProgramCommunicator& communicator);
+
+/// MPI's handles that a request needs, if it needs any, outlive it.
+void hold_handles(const Request& request);
+void release_handles(Request& request);
+
+/// Starts it, or queues it behind what is in flight.
+void start_request(Shape& instance, Request& request) noexcept;
 
 // As those of calls.hpp.  None of them waits.
 bool take_ibarrier(MPI_Comm communicator, MPI_Request* request) noexcept;
@@ -27,12 +54,22 @@ bool take_ibroadcast(void* buffer, std::int64_t count, MPI_Datatype type, int ro
 bool take_ireduce(const void* source, void* target, std::int64_t count, MPI_Datatype type,
                   MPI_Op op, int root, MPI_Comm communicator, MPI_Request* request) noexcept;
 
+/// As forget_fast_ways(), which calls it.
+void forget_fast_ways_of_requests() noexcept;
+
 /// What calls in flight combine or copy with is freed when they are complete.
 bool take_op_free(MPI_Op* op) noexcept;
 bool take_type_free(MPI_Datatype* type) noexcept;
 
 /// Makes one step of progress for all calls in flight.
 void progress_requests() noexcept;
+
+/// Whether any call is in flight.
+bool has_requests() noexcept;
+/// The program waits for all of these: waits for those that tutti does, and lets MPI go on.  MPI
+/// would come to the same, but MPICH does not see in MPI_Waitall that a persistent request was
+/// completed by a hook, and all are slower to see it.
+void complete_requests(int count, const MPI_Request* requests) noexcept;
 
 /// Waits until an instance of a nonblocking kind has nothing in flight; MPI goes on meanwhile.
 void complete_requests(const Shape& instance) noexcept;

@@ -14,8 +14,6 @@
 namespace tutti::interposer {
 namespace {
 
-constexpr Timeout between_mpi = std::chrono::microseconds(20);
-
 [[noreturn]] void end_job(const Shape& shape, MPI_Comm handle, Status status) {
   std::fprintf(stderr, "tutti: %s: %s; %s\n", name_of(shape.key.collective), name_of(status),
                interposer().communicator(handle)->failure().text);

@@ -22,6 +22,8 @@ inline void* const no_buffer = const_cast<char*>(&no_buffer_there);
 /// How long a wait looks at its own messages before it lets MPI go on: partners may need this rank
 /// there before they come.
 inline constexpr Timeout before_mpi = std::chrono::microseconds(1);
+/// How long it looks at them between two turns of MPI.
+inline constexpr Timeout between_mpi = std::chrono::microseconds(20);
 void end_run_slow(Shape& shape, MPI_Comm communicator, Status status) noexcept;
 
 /// Runs the shape's operation to its end, and lets MPI go on meanwhile.  A failure ends the job, as

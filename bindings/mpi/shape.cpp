@@ -58,6 +58,40 @@ const char* name_of(Collective collective) {
       return "MPI_Ibcast";
     case Collective::ireduce:
       return "MPI_Ireduce";
+    case Collective::barrier_init:
+      return "MPI_Barrier_init";
+    case Collective::allreduce_init:
+      return "MPI_Allreduce_init";
+    case Collective::broadcast_init:
+      return "MPI_Bcast_init";
+    case Collective::reduce_init:
+      return "MPI_Reduce_init";
+    case Collective::allgather_init:
+      return "MPI_Allgather_init";
+    case Collective::allgatherv_init:
+      return "MPI_Allgatherv_init";
+    case Collective::alltoall_init:
+      return "MPI_Alltoall_init";
+    case Collective::alltoallv_init:
+      return "MPI_Alltoallv_init";
+    case Collective::alltoallw_init:
+      return "MPI_Alltoallw_init";
+    case Collective::gather_init:
+      return "MPI_Gather_init";
+    case Collective::gatherv_init:
+      return "MPI_Gatherv_init";
+    case Collective::scatter_init:
+      return "MPI_Scatter_init";
+    case Collective::scatterv_init:
+      return "MPI_Scatterv_init";
+    case Collective::reduce_scatter_init:
+      return "MPI_Reduce_scatter_init";
+    case Collective::reduce_scatter_block_init:
+      return "MPI_Reduce_scatter_block_init";
+    case Collective::scan_init:
+      return "MPI_Scan_init";
+    case Collective::exscan_init:
+      return "MPI_Exscan_init";
   }
   return "";
 }

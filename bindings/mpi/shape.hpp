@@ -36,19 +36,41 @@ enum class Collective : std::uint8_t {
   iallreduce,
   ibroadcast,
   ireduce,
+  barrier_init,  // persistent ones, of which the first four can be taken
+  allreduce_init,
+  broadcast_init,
+  reduce_init,
+  allgather_init,
+  allgatherv_init,
+  alltoall_init,
+  alltoallv_init,
+  alltoallw_init,
+  gather_init,
+  gatherv_init,
+  scatter_init,
+  scatterv_init,
+  reduce_scatter_init,
+  reduce_scatter_block_init,
+  scan_init,
+  exscan_init,
 };
-inline constexpr std::size_t collective_count = static_cast<std::size_t>(Collective::ireduce) + 1;
+inline constexpr std::size_t collective_count =
+    static_cast<std::size_t>(Collective::exscan_init) + 1;
 const char* name_of(Collective collective);  // "MPI_Barrier"
 
 constexpr bool is_nonblocking(Collective collective) noexcept {
-  return collective >= Collective::ibarrier;
+  return collective >= Collective::ibarrier && collective <= Collective::ireduce;
 }
-/// The same collective, done before the call returns.
+constexpr bool is_persistent(Collective collective) noexcept {
+  return collective >= Collective::barrier_init;
+}
+/// The same collective, done before the call returns; for the kinds that can be taken.
 constexpr Collective blocking(Collective collective) noexcept {
-  if (collective == Collective::ibarrier) return Collective::barrier;
-  if (collective == Collective::iallreduce) return Collective::allreduce;
-  if (collective == Collective::ibroadcast) return Collective::broadcast;
-  return collective == Collective::ireduce ? Collective::reduce : collective;
+  using enum Collective;
+  if (collective == ibarrier || collective == barrier_init) return barrier;
+  if (collective == iallreduce || collective == allreduce_init) return allreduce;
+  if (collective == ibroadcast || collective == broadcast_init) return broadcast;
+  return collective == ireduce || collective == reduce_init ? reduce : collective;
 }
 constexpr bool has_root(Collective collective) noexcept {
   const Collective as = blocking(collective);

@@ -1,0 +1,57 @@
+// Persistent collectives that tutti does.  A program gets a persistent request of MPI's own, so
+// that all of MPI's functions of requests know it: it receives an empty message from this rank
+// itself, on a communicator that nobody else sees.  Starting it starts the receive and tutti's
+// operation; when that is done, this rank sends the message.
+//
+// An ..._init is collective and may wait, and promises many starts: it makes the operation.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "requests.hpp"
+#include "shape.hpp"
+
+namespace tutti::interposer {
+
+/// As those of calls.hpp.
+bool take_barrier_init(MPI_Comm communicator, MPI_Info info, MPI_Request* request) noexcept;
+bool take_allreduce_init(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                         MPI_Op op, MPI_Comm communicator, MPI_Info info,
+                         MPI_Request* request) noexcept;
+bool take_broadcast_init(void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                         MPI_Comm communicator, MPI_Info info, MPI_Request* request) noexcept;
+bool take_reduce_init(const void* source, void* target, std::int64_t count, MPI_Datatype type,
+                      MPI_Op op, int root, MPI_Comm communicator, MPI_Info info,
+                      MPI_Request* request) noexcept;
+
+/// Counts an ..._init of which tutti has no persistent operation.
+bool leave_persistent(Collective collective) noexcept;
+template <Collective collective>
+struct LeavePersistent {
+  template <class... Arguments>
+  bool operator()(Arguments...) const noexcept {
+    return leave_persistent(collective);
+  }
+};
+
+/// Persistent requests that tutti does; with none of them, starts are MPI's alone.
+extern constinit std::size_t persistent_requests;
+
+/// Whether tutti is still busy with one of these requests, so that starting it again is wrong.
+bool is_one_started(int count, const MPI_Request* requests) noexcept;
+/// MPI has started the requests: tutti starts its own among them.
+void start_persistent(int count, const MPI_Request* requests) noexcept;
+bool is_persistent_request(MPI_Request request) noexcept;
+/// MPI has freed what had this handle.
+void forget_persistent(MPI_Request request) noexcept;
+
+/// Tutti's operation for a request is done: the request is complete.
+void finish_persistent(Persistent& persistent) noexcept;
+
+/// MPI is about to be finalised: frees the requests that the program has left.
+void end_persistent() noexcept;
+
+}  // namespace tutti::interposer
