@@ -313,7 +313,8 @@ plan::LaneTurns turns_of(const Query& query, const Variant& variant) {
   return {.rank_count = query.topology.rank_count,
           .node_of = query.topology.node_of,
           .per_round = variant.per_round,
-          .turns = variant.turns};
+          .turns = variant.turns,
+          .pieces = variant.turn_pieces};
 }
 
 /// Rounds across: factors of the number of nodes, each at most messages_max + 1, the largest first,
@@ -368,9 +369,28 @@ plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
   return priced <= at_a_time ? time : scaled(time, priced, at_a_time);
 }
 
-/// Lanes that go in turns, with the number of turns and the rounds of the least price.
+bool may_be_turns(const Query& query, const Variant& variant) {
+  const plan::LaneTurns shape = turns_of(query, variant);
+  const std::uint64_t parts = std::uint64_t{variant.turns} * query.topology.rank_count;
+  return query.request.element_count >= parts && query.request.bytes() >= parts * part_bytes_min &&
+         plan::is_lane_turns(shape, query.topology.counts()) && has_room_for_turns(query, shape);
+}
+
+constexpr std::uint32_t pieces_of_turns[] = {1, 2, 4};
+
+/// Those that go in so many turns, one of which may have the name that is asked for.
+void add_named_turns(const Query& query, Variant variant, std::vector<Variant>& variants) {
+  for (const std::uint32_t pieces : pieces_of_turns) {
+    variant.turn_pieces = pieces;
+    if (may_be_turns(query, variant)) variants.push_back(variant);
+  }
+}
+
+/// Lanes that go in turns, with the number of turns and the rounds of the least price; and these in
+/// pieces, if that costs less.
 void add_in_turns(const Query& query, std::vector<Variant>& variants) {
   if (!may_go_in_turns(query)) return;
+  const bool is_named = !query.request.only.empty();
   const std::uint32_t node_count = query.topology.node_count();
   std::set<plan::PerRound> seen;
   std::optional<Variant> best;
@@ -383,19 +403,28 @@ void add_in_turns(const Query& query, std::vector<Variant>& variants) {
     if (!seen.insert(variant.per_round).second || partners > query.request.partners_max) continue;
     for (const std::uint32_t turns : {4u, 6u, 8u, 12u, 16u, 24u, 32u}) {
       variant.turns = turns;
-      const std::uint64_t parts = std::uint64_t{turns} * query.topology.rank_count;
-      if (query.request.element_count < parts || query.request.bytes() < parts * part_bytes_min ||
-          !plan::is_lane_turns(turns_of(query, variant), query.topology.counts()) ||
-          !has_room_for_turns(query, turns_of(query, variant)))
+      if (is_named) {
+        add_named_turns(query, variant, variants);
         continue;
-      if (!query.request.only.empty()) variants.push_back(variant);  // one of them has the name
+      }
+      if (!may_be_turns(query, variant)) continue;
       const plan::Picoseconds cost = cost_of_turns(query, variant);
       if (best && cost >= least) continue;
       least = cost;
       best = variant;
     }
   }
-  if (best && query.request.only.empty()) variants.push_back(std::move(*best));
+  if (!best) return;
+  Variant in_pieces = *best;
+  for (const std::uint32_t pieces : pieces_of_turns) {
+    in_pieces.turn_pieces = pieces;
+    if (pieces == 1 || !may_be_turns(query, in_pieces)) continue;
+    const plan::Picoseconds cost = cost_of_turns(query, in_pieces);
+    if (cost >= least) continue;
+    least = cost;
+    best = in_pieces;
+  }
+  variants.push_back(std::move(*best));
 }
 
 /// By leaders, or in lanes: where nobody asks for them, in few or many.

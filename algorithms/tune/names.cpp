@@ -19,6 +19,7 @@ std::string described(const Row& row, const Variant& variant) {
     text += " of latency " + std::to_string(fans.across_by.latency);
   if (fans.is_chain && variant.lane_count > 1) text += " along a chain";
   if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
+  if (variant.turn_pieces > 1) text += " of " + std::to_string(variant.turn_pieces) + " pieces";
   if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
   return text;
 }

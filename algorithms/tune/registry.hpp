@@ -62,6 +62,7 @@ struct Variant {
   std::uint32_t lane_count = 1;               // ranks of each node that take part across nodes
   std::uint32_t sub_blocks = 1;               // of each part of the schedule across nodes
   std::uint32_t turns = 0;                    // of lanes that go in turns, without another schedule
+  std::uint32_t turn_pieces = 1;              // of each turn inside the nodes
   std::shared_ptr<const Choice> across = {};  // the schedule across nodes, or across domains
 };
 

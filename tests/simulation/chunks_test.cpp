@@ -214,13 +214,14 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
         {{2, 2, 2, 2}, {3}},
         {{2, 2, 2, 2, 2, 2}, {1, 2}},
         {{2, 2, 2, 2, 2, 2}, {2, 1}}})
-    for (const std::uint32_t turns : {1u, 3u})
+    for (const auto& [turns, pieces] : {std::pair{1u, 1u}, {3u, 1u}, {3u, 2u}})
       for (const std::size_t chunks : {std::size_t{1}, std::size_t{3}}) {
         const test::NodeOf node_of = test::in_blocks(sizes);
         const plan::LaneTurns shape{.rank_count = static_cast<std::uint32_t>(node_of.size()),
                                     .node_of = node_of,
                                     .per_round = per_round,
-                                    .turns = turns};
+                                    .turns = turns,
+                                    .pieces = pieces};
         std::vector<plan::Plan> plans;
         for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
           plans.push_back(plan::lane_turns_allreduce(Rank{rank}, shape));
@@ -237,7 +238,8 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
                                                                  .seed = elements + turns},
                                                                 sources);
         EXPECT_EQ(first_wrong(job, shape.rank_count, elements, targets), elements)
-            << sizes.size() << " nodes, " << turns << " turns, " << chunks << " chunks";
+            << sizes.size() << " nodes, " << turns << " turns of " << pieces << " pieces, "
+            << chunks << " chunks";
       }
 }
 

@@ -28,11 +28,22 @@
 //   turn 1     0 1 2 3 4
 //   turn 2       0 1 2 3 4
 //
-// Cost, for N nodes of L ranks, K turns, n_i messages in the i-th round across (N is the product of
-// n_i + 1), payload B: per rank 2 K (L - 1) messages in memory, of 2 (L - 1) / L B together, and
-// 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less.  Slots: as many as
-// messages.  Partials: K (L + 1).  Each has room for a range of the first digit, of B / (K L); but
-// slots for messages across, for one of the second digit.
+// Pieces.  The port waits for the first turn to be given, and the last turn for the memory to tell
+// its results, and each takes as long as a turn is long; but many turns have messages across that
+// are so short that the port takes longer.  So a turn may be given and told in a few pieces, by the
+// value of the second digit: a piece goes across while the next one is given, and is told while
+// the next one comes.  Then each step is about a piece.  At step t a rank gives and takes piece t,
+// counted through all turns, and runs the other stages of pieces before it, each a step after the
+// one that sent what it awaits: first those across, and last those that tell and hear.  The results
+// of a turn go across piece by piece as well, because a port that gets all of one rank's first
+// would let the others tell theirs late.  What a piece takes besides is its messages in memory.
+//
+// Cost, for N nodes of L ranks, K turns of Q pieces, n_i messages in the i-th round across (N is
+// the product of n_i + 1), payload B: per rank 2 K Q (L - 1) messages in memory, of 2 (L - 1) / L B
+// together, and 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less. Slots:
+// as many as messages.  Partials: K (L + 1).  Each has room for a range of the first digit, of B /
+// (K L); but slots for messages across, for one of the second digit; and where there are pieces,
+// each slot for a piece.
 //
 // Two parities suffice, because every part has the contributions of all ranks to this call.
 // Results are equal on all ranks, bit by bit, because one rank computes each part.  For operators
@@ -62,6 +73,7 @@ struct LaneTurns {
   std::span<const Node> node_of = {};  // of each rank
   PerRound per_round = {};             // messages of each round across the nodes
   std::uint32_t turns = 1;
+  std::uint32_t pieces = 1;  // of a turn inside the nodes
 };
 
 /// What a plan takes, the same on all ranks.
@@ -69,7 +81,7 @@ struct LaneTurnsExtent {
   std::uint64_t parts = 0;  // of the payload, one of each rank in each turn
   std::uint64_t payloads = 0;
   std::uint64_t slots = 0;
-  std::uint64_t short_slots = 0;  // of these, for messages across
+  std::uint64_t short_slots = 0;  // of these, for messages across, or for pieces and these
   std::uint64_t short_payloads = 0;
   std::uint64_t partials = 0;
 };
@@ -77,7 +89,8 @@ struct LaneTurnsExtent {
 // `counts`: those of the nodes of the shape.
 
 /// Needs several nodes of several ranks each, as many on each, and rounds that cover the nodes with
-/// none left over; and numbers for parts and slots.
+/// none left over; at most as many pieces as the second digit has values; and numbers for parts and
+/// slots.
 bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts);
 
 /// Needs is_lane_turns(shape), as the following do.
