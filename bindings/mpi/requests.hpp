@@ -21,11 +21,13 @@
 namespace tutti::interposer {
 
 struct Persistent;
+class Verification;
 
 /// A nonblocking call that tutti does, or a start of a persistent request.
 struct Request {
   Call call;
-  Buffers buffers;  // what this rank reads and writes of them
+  MPI_Datatype type;  // of the program's elements; the call that is verified may have another
+  Buffers buffers;    // what this rank reads and writes of them
   std::size_t bytes;
   bool is_laid_out;
   bool is_staged;
@@ -33,7 +35,8 @@ struct Request {
   bool holds_op;
   ProgramCommunicator* communicator;
   MPI_Request handle;
-  Persistent* persistent;  // nullptr: of a nonblocking call
+  Persistent* persistent;      // nullptr: of a nonblocking call
+  Verification* verification;  // nullptr: MPI does not do it; else owned
 };
 Request request_of(const Call& call, const Signature& signature, const ShapeKey& key,
                    ProgramCommunicator& communicator);
