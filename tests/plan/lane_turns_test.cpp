@@ -145,131 +145,132 @@ TEST(LaneTurns, have_as_many_messages_on_their_way_as_they_say) {
           EXPECT_LE(across, 8u) << text_of(shape);
         }
       }
+}
 
-  TEST(LaneTurns, say_how_many_partials_they_have) {
-    const NodeOf node_of = even_nodes(4, 2);
-    std::vector<Plan> plans = plans_of(shape_of(node_of, {3}, 2));
-    plans[3].partials_max = 7;
-    EXPECT_NE(first_violation(plans, Promise::same_result).value_or("none").find("laid out"),
-              std::string::npos);
-    for (Plan& plan : plans) plan.partials_max = 5;
-    EXPECT_NE(first_violation(plans, Promise::same_result).value_or("none").find("more partials"),
-              std::string::npos);
-  }
+TEST(LaneTurns, say_how_many_partials_they_have) {
+  const NodeOf node_of = even_nodes(4, 2);
+  std::vector<Plan> plans = plans_of(shape_of(node_of, {3}, 2));
+  plans[3].partials_max = 7;
+  EXPECT_NE(first_violation(plans, Promise::same_result).value_or("none").find("laid out"),
+            std::string::npos);
+  for (Plan& plan : plans) plan.partials_max = 5;
+  EXPECT_NE(first_violation(plans, Promise::same_result).value_or("none").find("more partials"),
+            std::string::npos);
+}
 
-  TEST(LaneTurns, send_between_nodes_and_inside_what_no_schedule_goes_below) {
-    const NodeOf node_of = even_nodes(6, 4);
-    const LaneTurns shape = shape_of(node_of, {1, 2}, 5);
-    for (const Plan& plan : plans_of(shape)) {
-      std::size_t inside = 0, outside = 0, messages = 0;
-      for (const Step& step : plan.steps) {
-        if (step.action != Action::put) continue;
-        const bool is_inside = node_of[index_of(step.peer)] == node_of[index_of(plan.self)];
-        (is_inside ? inside : outside) += step.payloads;
-        messages += is_inside ? 0 : 1;
-      }
-      EXPECT_EQ(plan.parts, 24 * 5);
-      EXPECT_EQ(inside, 2u * 3 * 6 * 5);  // 2 (L - 1) / L of the parts
-      EXPECT_EQ(outside, 2u * 5 * 5);     // 2 (N - 1) / N of a lane's
-      EXPECT_EQ(messages, 2u * 3 * 5);
-      EXPECT_EQ(plan.slot_count, 2 * 5 * (3 + 3));
-      EXPECT_EQ(plan.short_slot_count, 2 * 5 * 3);  // those of other nodes
-      EXPECT_EQ(plan.short_payloads, 6 / 2);        // a range of the second digit
-      EXPECT_EQ(plan.partial_count, 5 * 5);
-      EXPECT_EQ(plan.partials_max, plan.partial_count);
-      EXPECT_EQ(plan.payloads, 6);
-      EXPECT_EQ(plan.algorithm, "lanes/turns");
+TEST(LaneTurns, send_between_nodes_and_inside_what_no_schedule_goes_below) {
+  const NodeOf node_of = even_nodes(6, 4);
+  const LaneTurns shape = shape_of(node_of, {1, 2}, 5);
+  for (const Plan& plan : plans_of(shape)) {
+    std::size_t inside = 0, outside = 0, messages = 0;
+    for (const Step& step : plan.steps) {
+      if (step.action != Action::put) continue;
+      const bool is_inside = node_of[index_of(step.peer)] == node_of[index_of(plan.self)];
+      (is_inside ? inside : outside) += step.payloads;
+      messages += is_inside ? 0 : 1;
     }
+    EXPECT_EQ(plan.parts, 24 * 5);
+    EXPECT_EQ(inside, 2u * 3 * 6 * 5);  // 2 (L - 1) / L of the parts
+    EXPECT_EQ(outside, 2u * 5 * 5);     // 2 (N - 1) / N of a lane's
+    EXPECT_EQ(messages, 2u * 3 * 5);
+    EXPECT_EQ(plan.slot_count, 2 * 5 * (3 + 3));
+    EXPECT_EQ(plan.short_slot_count, 2 * 5 * 3);  // those of other nodes
+    EXPECT_EQ(plan.short_payloads, 6 / 2);        // a range of the second digit
+    EXPECT_EQ(plan.partial_count, 5 * 5);
+    EXPECT_EQ(plan.partials_max, plan.partial_count);
+    EXPECT_EQ(plan.payloads, 6);
+    EXPECT_EQ(plan.algorithm, "lanes/turns");
   }
+}
 
-  TEST(LaneTurns, have_more_messages_in_pieces_but_no_more_bytes_and_none_across) {
-    const NodeOf node_of = even_nodes(8, 4);
-    const auto count = [&](std::uint32_t pieces) {
-      std::size_t inside = 0, messages_inside = 0, across = 0;
-      const LaneTurns shape = shape_of(node_of, {7}, 3, pieces);
-      const std::vector<Plan> plans = plans_of(shape);
-      for (const Step& step : plans[5].steps) {
-        if (step.action != Action::put) continue;
-        const bool is_inside = node_of[index_of(step.peer)] == node_of[index_of(plans[5].self)];
-        inside += is_inside ? step.payloads : 0;
-        messages_inside += is_inside ? 1 : 0;
-        across += is_inside ? 0 : 1;
-      }
-      EXPECT_EQ(inside, 2u * 3 * 8 * 3);
-      EXPECT_EQ(messages_inside, 2u * 3 * 3 * pieces);
-      EXPECT_EQ(across, 2u * 7 * 3);
-      EXPECT_EQ(plans[5].short_payloads, pieces == 1 ? 1u : (8u + pieces - 1) / pieces);
-      return payloads_of_registers(plans[5], plans[5].partials_max);
-    };
-    const std::size_t whole = count(1);
-    for (const std::uint32_t pieces : {2u, 3u, 4u, 8u}) EXPECT_LE(count(pieces), 2 * whole);
-    EXPECT_LE(count(8), whole);
-  }
+TEST(LaneTurns, have_more_messages_in_pieces_but_no_more_bytes_and_none_across) {
+  const NodeOf node_of = even_nodes(8, 4);
+  const auto count = [&](std::uint32_t pieces) {
+    std::size_t inside = 0, messages_inside = 0, across = 0;
+    const LaneTurns shape = shape_of(node_of, {7}, 3, pieces);
+    const std::vector<Plan> plans = plans_of(shape);
+    for (const Step& step : plans[5].steps) {
+      if (step.action != Action::put) continue;
+      const bool is_inside = node_of[index_of(step.peer)] == node_of[index_of(plans[5].self)];
+      inside += is_inside ? step.payloads : 0;
+      messages_inside += is_inside ? 1 : 0;
+      across += is_inside ? 0 : 1;
+    }
+    EXPECT_EQ(inside, 2u * 3 * 8 * 3);
+    EXPECT_EQ(messages_inside, 2u * 3 * 3 * pieces);
+    EXPECT_EQ(across, 2u * 7 * 3);
+    EXPECT_EQ(plans[5].short_payloads, pieces == 1 ? 1u : (8u + pieces - 1) / pieces);
+    return payloads_of_registers(plans[5], plans[5].partials_max);
+  };
+  const std::size_t whole = count(1);
+  for (const std::uint32_t pieces : {2u, 3u, 4u, 8u}) EXPECT_LE(count(pieces), 2 * whole);
+  EXPECT_LE(count(8), whole);
+}
 
-  TEST(LaneTurns, are_none_of_other_shapes) {
-    const auto is = [](const NodeOf& node_of, const PerRound& per_round, std::uint32_t turns = 2) {
-      const LaneTurns shape = shape_of(node_of, per_round, turns);
-      return is_lane_turns(shape, counts_of(shape));
-    };
-    EXPECT_TRUE(is(even_nodes(4, 3), {1, 1}));
-    EXPECT_TRUE(is(even_nodes(4, 3), {3}));
-    EXPECT_FALSE(is(even_nodes(4, 3), {1, 1}, 0));
-    EXPECT_FALSE(is(even_nodes(4, 3), {1}));     // does not cover the nodes
-    EXPECT_FALSE(is(even_nodes(4, 3), {2, 1}));  // more than cover them
-    EXPECT_FALSE(is(even_nodes(4, 3), {3, 0}));
-    EXPECT_FALSE(is(even_nodes(4, 3), {3, UINT32_MAX}));
-    EXPECT_FALSE(is(even_nodes(4, 3), {}));
-    EXPECT_FALSE(is(even_nodes(1, 3), {}));          // one node
-    EXPECT_FALSE(is(even_nodes(4, 1), {3}));         // no node of several ranks
-    EXPECT_FALSE(is(in_blocks({3, 3, 2, 3}), {3}));  // nodes that differ
-    const auto in_pieces = [](std::uint32_t pieces) {
-      const NodeOf node_of = even_nodes(8, 2);
-      const LaneTurns shape = shape_of(node_of, {3, 1}, 2, pieces);
-      return is_lane_turns(shape, counts_of(shape));
-    };
-    EXPECT_FALSE(in_pieces(0));
-    EXPECT_TRUE(in_pieces(4));
-    EXPECT_FALSE(in_pieces(5));  // more than a range has blocks
-    EXPECT_TRUE(is(even_nodes(32, 32), {7, 3}, 32));
-    EXPECT_FALSE(is(even_nodes(32, 32), {7, 3}, 64));  // too many parts
-    EXPECT_FALSE(is(even_nodes(2, 192), {1}, 64));     // too many slots
-  }
+TEST(LaneTurns, are_none_of_other_shapes) {
+  const auto is = [](const NodeOf& node_of, const PerRound& per_round, std::uint32_t turns = 2) {
+    const LaneTurns shape = shape_of(node_of, per_round, turns);
+    return is_lane_turns(shape, counts_of(shape));
+  };
+  EXPECT_TRUE(is(even_nodes(4, 3), {1, 1}));
+  EXPECT_TRUE(is(even_nodes(4, 3), {3}));
+  EXPECT_FALSE(is(even_nodes(4, 3), {1, 1}, 0));
+  EXPECT_FALSE(is(even_nodes(4, 3), {1}));     // does not cover the nodes
+  EXPECT_FALSE(is(even_nodes(4, 3), {2, 1}));  // more than cover them
+  EXPECT_FALSE(is(even_nodes(4, 3), {3, 0}));
+  EXPECT_FALSE(is(even_nodes(4, 3), {3, UINT32_MAX}));
+  EXPECT_FALSE(is(even_nodes(4, 3), {}));
+  EXPECT_FALSE(is(even_nodes(1, 3), {}));          // one node
+  EXPECT_FALSE(is(even_nodes(4, 1), {3}));         // no node of several ranks
+  EXPECT_FALSE(is(in_blocks({3, 3, 2, 3}), {3}));  // nodes that differ
+  const auto in_pieces = [](std::uint32_t pieces) {
+    const NodeOf node_of = even_nodes(8, 2);
+    const LaneTurns shape = shape_of(node_of, {3, 1}, 2, pieces);
+    return is_lane_turns(shape, counts_of(shape));
+  };
+  EXPECT_FALSE(in_pieces(0));
+  EXPECT_TRUE(in_pieces(4));
+  EXPECT_FALSE(in_pieces(5));  // more than a range has blocks
+  EXPECT_TRUE(is(even_nodes(32, 32), {7, 3}, 32));
+  EXPECT_FALSE(is(even_nodes(32, 32), {7, 3}, 64));  // too many parts
+  EXPECT_FALSE(is(even_nodes(2, 192), {1}, 64));     // too many slots
+}
 
-  TEST(LaneTurns, have_a_price_near_what_they_take) {
-    constexpr NodeMemory memory = {.latency = 100'000,
-                                   .send_overhead = 20'000,
-                                   .per_byte = {.time = 100},
-                                   .receive_overhead = 20'000};
-    constexpr LogGP fdr = {.latency = 700'000,
-                           .send_overhead = 150'000,
-                           .receive_overhead = 50'000,
-                           .gap = 100'000,
-                           .per_byte = {.time = 10'000, .bytes = 68}};
-    constexpr LogGP hdr = {.latency = 600'000,
-                           .send_overhead = 100'000,
-                           .receive_overhead = 50'000,
-                           .gap = 25'000,
-                           .per_byte = {.time = 10'000, .bytes = 242},
-                           .work = 10'000,
-                           .work_per_byte = {.time = 125}};
-    for (const LogGP& between : {fdr, hdr})
-      for (const std::uint32_t nodes : {4u, 12u})
-        for (const std::uint32_t ranks : {4u, 8u})
-          for (const auto& [turns, pieces] : {std::pair{4u, 1u}, {16u, 1u}, {4u, 4u}, {16u, 2u}}) {
-            const NodeOf node_of = even_nodes(nodes, ranks);
-            const LaneTurns shape =
-                shape_of(node_of, nodes == 4 ? PerRound{3} : PerRound{3, 2}, turns, pieces);
-            const std::uint64_t bytes = 3u << 18;
-            const Network network{.between = between, .inside = memory};
-            const auto taken = static_cast<double>(
-                makespan(plans_of(shape), network, node_of, {.payload_bytes = bytes}));
-            const auto price =
-                static_cast<double>(lane_turns_time(shape, counts_of(shape), network, bytes));
-            EXPECT_LE(price, (pieces == 1 ? 1.05 : 1.1) * taken)
-                << text_of(shape) << ", " << between.gap;
-            EXPECT_GE(price, 0.95 * taken) << text_of(shape) << ", " << between.gap;
-          }
-  }
+TEST(LaneTurns, have_a_price_near_what_they_take) {
+  constexpr NodeMemory memory = {.latency = 100'000,
+                                 .send_overhead = 20'000,
+                                 .per_byte = {.time = 100},
+                                 .receive_overhead = 20'000};
+  constexpr LogGP fdr = {.latency = 700'000,
+                         .send_overhead = 150'000,
+                         .receive_overhead = 50'000,
+                         .gap = 100'000,
+                         .per_byte = {.time = 10'000, .bytes = 68}};
+  constexpr LogGP hdr = {.latency = 600'000,
+                         .send_overhead = 100'000,
+                         .receive_overhead = 50'000,
+                         .gap = 25'000,
+                         .per_byte = {.time = 10'000, .bytes = 242},
+                         .work = 10'000,
+                         .work_per_byte = {.time = 125}};
+  for (const LogGP& between : {fdr, hdr})
+    for (const std::uint32_t nodes : {4u, 12u})
+      for (const std::uint32_t ranks : {4u, 8u})
+        for (const auto& [turns, pieces] : {std::pair{4u, 1u}, {16u, 1u}, {4u, 4u}, {16u, 2u}}) {
+          const NodeOf node_of = even_nodes(nodes, ranks);
+          const LaneTurns shape =
+              shape_of(node_of, nodes == 4 ? PerRound{3} : PerRound{3, 2}, turns, pieces);
+          const std::uint64_t bytes = 3u << 18;
+          const Network network{.between = between, .inside = memory};
+          const auto taken = static_cast<double>(
+              makespan(plans_of(shape), network, node_of, {.payload_bytes = bytes}));
+          const auto price =
+              static_cast<double>(lane_turns_time(shape, counts_of(shape), network, bytes));
+          EXPECT_LE(price, (pieces == 1 ? 1.05 : 1.1) * taken)
+              << text_of(shape) << ", " << between.gap;
+          EXPECT_GE(price, 0.95 * taken) << text_of(shape) << ", " << between.gap;
+        }
+}
 
 }  // namespace
 }  // namespace tutti::plan

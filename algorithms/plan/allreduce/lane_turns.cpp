@@ -94,7 +94,9 @@ class Passed {
     put_at_.resize(std::size_t{calls} * shape.turns * 2);
     for (std::uint32_t call = 0; call < calls; ++call)
       for_each_stage(shape, [&](std::uint32_t turn, std::uint32_t stage, const Piece& piece) {
-        const auto is_of = [&](std::uint32_t block) { return digit > 1 || piece.holds(block); };
+        const auto is_of = [&](std::uint32_t block) {
+          return digit > 1 ? piece.index == 0 : piece.holds(block);
+        };
         const std::size_t sums = (std::size_t{call} * shape.turns + turn) * 2;
         if (stage == digit + 1 && piece.index == 0) take(sums);
         if (stage == 2 * digits - digit && is_of(ahead)) take(sums + 1);
