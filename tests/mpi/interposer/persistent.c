@@ -35,7 +35,7 @@ static double sum_of(int i, int call) {
   return ranks * (i % 7 + call) + ranks * (ranks - 1) / 2;
 }
 
-/* Of its own persistent collectives MPICH 4.0 can only wait for one that was started; the other
+/* MPICH 4.0 can only wait for persistent collectives of its own, once they were started; the other
  * functions that complete requests fail, or never return. */
 #ifdef OPEN_MPI
 enum { only_wait = 0 };
