@@ -378,7 +378,7 @@ bool may_be_turns(const Query& query, const Variant& variant) {
 
 constexpr std::uint32_t pieces_of_turns[] = {1, 2, 4};
 
-/// Those that go in so many turns, one of which may have the name that is asked for.
+/// Adds those that go in so many turns, one of which may have the name that is asked for.
 void add_named_turns(const Query& query, Variant variant, std::vector<Variant>& variants) {
   for (const std::uint32_t pieces : pieces_of_turns) {
     variant.turn_pieces = pieces;

@@ -270,7 +270,7 @@ class Builder {
     const std::uint32_t number = which(turn, is_result) * shape_.pieces + piece.index;
     return static_cast<std::uint16_t>(number * (extents_[0] - 1) + ahead - 1);
   }
-  /// Of one from another node.
+  /// The slot of a message from another node.
   std::uint16_t slot_across(std::uint32_t turn, std::uint32_t digit, std::uint32_t ahead,
                             bool is_result) const {
     const std::uint32_t inside = extents_[0] - 1;
