@@ -74,7 +74,7 @@ TEST_F(Secret, is_what_the_file_has_without_one_newline) {
 
 // Protects: a file that others may read or change is refused with its mode and what to do.
 TEST_F(Secret, of_a_file_that_others_may_read_is_refused) {
-  for (const mode_t mode : {0640, 0604, 0644, 0620, 0660}) {
+  for (const mode_t mode : {0640u, 0604u, 0644u, 0620u, 0660u}) {
     write("correct horse", mode);
     const std::string text = refusal_of_file();
     EXPECT_TRUE(text.starts_with("ORIGIN: others than its owner may read or change it (mode 6"))
@@ -90,7 +90,7 @@ TEST_F(Secret, that_is_none_is_refused) {
     write(text);
     EXPECT_TRUE(refusal_of_file().starts_with("ORIGIN: has no secret")) << refusal_of_file();
   }
-  for (const std::size_t bytes : {257, 258, 259, 100'000}) {
+  for (const std::size_t bytes : {257u, 258u, 259u, 100'000u}) {
     write(std::string(bytes, 'k'));
     EXPECT_TRUE(refusal_of_file().starts_with("ORIGIN: has more than 256 bytes"))
         << refusal_of_file();
