@@ -381,6 +381,12 @@ TEST(NodeTime, of_lanes_in_turns) {
   expect_equal(cases);
 }
 
+TEST(NodeTime, of_lanes_in_turns_in_pieces) {
+  const std::vector<Case> cases = {{allreduce, 32, {4}, 65'536}};
+  for (const Case& one : cases) EXPECT_GT(choice_of(one).variant().turn_pieces, 1u) << one.text();
+  expect_equal(cases);
+}
+
 /// The chunks follow each other: of each, all parts have one length here.
 TEST(NodeTime, of_lanes_in_turns_in_several_chunks) {
   const std::vector<Case> cases = {{allreduce, 16, {4}, 267'264}, {allreduce, 16, {8}, 534'528}};
