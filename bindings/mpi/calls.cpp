@@ -34,11 +34,8 @@ void run_again(const FastWay& way, Collective collective, const void* source,
   run_call(way, collective, source, target);
 }
 
-/// Takes a call of which nothing is remembered, or leaves it.
-bool take(const Call& call, FastWay& last) {
-  const Admission admission = admit(call.collective, call.communicator, call.root);
-  if (admission.communicator == nullptr) return leave(call, admission.why_left);
-  ProgramCommunicator& communicator = *admission.communicator;
+/// Takes a call on a communicator of which calls are taken, or leaves it.
+[[gnu::noinline]] bool take_on(ProgramCommunicator& communicator, const Call& call, FastWay& last) {
   const Signature signature = signature_of(call);
   if (signature.is_left) return leave(call, signature.reason);
   const Found found = find_operation(communicator, signature.key,
@@ -74,6 +71,13 @@ bool take(const Call& call, FastWay& last) {
   if (verifies) return false;
   if (signature.is_predefined) last = way;
   return true;
+}
+
+/// Takes a call of which nothing is remembered, or leaves it.
+bool take(const Call& call, FastWay& last) {
+  const Admission admission = admit(call.collective, call.communicator, call.root);
+  if (admission.communicator == nullptr) return leave(call, admission.why_left);
+  return take_on(*admission.communicator, call, last);
 }
 
 }  // namespace
