@@ -1,5 +1,5 @@
-// What this process has measured together with neighbours (copy_costs.hpp), for as long as it
-// knows them: later communicators of two processes take the figures that an earlier one has found.
+// Remembers what this process has measured together with its neighbours (copy_costs.hpp), as long
+// as its context exists: later communicators of two processes take the figures of an earlier one.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace tutti::shm {
 
-/// By the nonce of the neighbour's mapping.
+/// Measured costs by neighbour; a neighbour is identified by the nonce of its mapping.
 class KnownCosts {
  public:
-  /// So often two processes try in vain.  A try takes up to 20 ms, and where ranks share CPUs
-  /// later ones seldom find what earlier ones have not.
+  /// After this many failed attempts two processes stop measuring.  An attempt takes up to 20 ms,
+  /// and where ranks share CPUs a later attempt rarely succeeds if earlier ones failed.
   static constexpr unsigned tries_max = 3;
 
   /// Empty: nothing is known.
@@ -23,7 +23,7 @@ class KnownCosts {
     return found == all_.end() ? std::nullopt : found->second.costs;
   }
   /// Whether there is nothing more to measure: what is asked for is known, or they have tried often
-  /// enough.  `copies`: copies are asked for, else a word alone.
+  /// enough.  `copies`: whether copies have to be measured as well, or only the latency of a word.
   bool is_settled(std::uint64_t nonce, bool copies) const {
     const auto found = all_.find(nonce);
     if (found == all_.end()) return false;

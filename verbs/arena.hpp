@@ -1,9 +1,9 @@
 // The registered memory of a context: one sealed memfd, mapped and registered as a whole, cut into
 // blocks by a first-fit allocator.  Peers address it by (key, address).
 //
-// A device that locks memory has all of its pages from the start.  With the software device pages
-// come with the blocks that need them, before anybody is told of the block: the rest of the arena
-// takes addresses, but no memory.
+// For a device that locks memory, the whole arena gets its pages at once.  For the software device,
+// a block gets its pages when it is allocated, before its address is given to anyone; the rest of
+// the arena takes only address space.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ class Arena {
   /// that.
   static std::size_t total_bytes(std::size_t bytes) noexcept;
 
-  /// Has room for as many bytes as were asked for, and for others besides, to set aside.  Throws
-  /// Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
+  /// Makes room for `asked` bytes, and for `besides` further bytes for set_aside().  Throws Error:
+  /// memory, RLIMIT_FSIZE or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
   Arena(const Port& port, ibv_pd* domain, std::size_t asked, std::size_t besides = 0);
 
   /// `bytes` of zeroed memory; nullptr if no gap is large enough.  Throws Error{limit_exceeded} if
@@ -42,8 +42,9 @@ class Arena {
   /// from it is finished, and no peer will write to it.
   void release(std::byte* block);
 
-  /// Memory that is for no operation and no segment, before any other is allocated: size() does not
-  /// count it.  It is never released.  Nobody uses it before provide() has given it its pages.
+  /// Takes memory that no operation or segment uses; to be called before the first allocate().
+  /// size() does not count it, and it is never released.  Nobody uses it before provide() has given
+  /// it its pages.
   std::byte* set_aside(std::size_t bytes);
   /// Gives pages to what was set aside; they are zeroed once.  Throws as allocate() does.
   void provide(const std::byte* aside, std::size_t bytes);
@@ -63,8 +64,8 @@ class Arena {
   std::uint32_t remote_key() const noexcept { return region_->rkey; }
 
  private:
-  /// Pages are given in parts of so many bytes, because asking how much memory is left takes longer
-  /// than giving these (30 us).
+  /// Pages are given in parts of so many bytes.  Giving such a part takes 30 us, and asking how
+  /// much memory is left takes longer, so that smaller parts would save nothing.
   static constexpr std::size_t granule_bytes = std::size_t{256} << 10;
 
   std::byte* take(std::size_t bytes, bool gives_pages_to_it);

@@ -93,8 +93,9 @@ SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
   if (read_from(process, record.in_flight, is_in_flight) == 0) seen.is_in_flight = is_in_flight;
   if (!seen.is_in_flight) return seen;
   read_position(process, record, seen);
-  if (seen.is_waiting && record.stands_since != 0)
-    seen.stands_for = std::max(detail::now() - Timeout(record.stands_since), Timeout::zero());
+  if (seen.is_waiting && record.no_progress_since != 0)
+    seen.without_progress =
+        std::max(detail::now() - Timeout(record.no_progress_since), Timeout::zero());
   return seen;
 }
 

@@ -1,13 +1,14 @@
-// What the operations of a process are doing, in memory that other processes of its host may read
-// (process_vm_readv): for reports, and for programs that look at a process which hangs.
+// Publishes what the operations of a process are doing in memory that other processes of its host
+// may read (process_vm_readv): for reports, and for programs that look at a process which hangs.
 //
 //   first page of the mapping          memory of the process
 //   ActivityBoard: newest  ----------> OperationRecord: next ---> OperationRecord: next ---> ...
-//                                        where its position is --> Execution, steps of the plan
+//                                        addresses of the ------> Execution, steps of the plan
+//                                        execution state
 //
-// Calls write nothing for it: a record says where the position of its operation is.  Only a rank
-// that waits for long adds since when it has stood still.  Whoever reads sees values that change
-// meanwhile, which is good enough to be shown to people, and for nothing else.
+// A call writes nothing for this purpose: a record holds the addresses of the execution state that
+// the call updates anyway.  Only a long wait also writes when progress was last seen.  Whoever
+// reads sees values that change meanwhile, which is good enough for reports, and for nothing else.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,7 @@ struct Execution;
 
 namespace tutti::runtime {
 
-/// What is told of an operation.  Its owner writes it, others read a copy.
+/// Describes an operation to others.  Its owner writes it, others read a copy.
 struct OperationRecord {
   static constexpr std::uint64_t magic_number = 0x636572206f747574;
   static constexpr std::size_t label_bytes = 64;
@@ -48,16 +49,17 @@ struct OperationRecord {
   // What a wait adds when it has lasted for some microseconds.
   std::uint32_t is_waiting = 0;
   std::uint32_t unused = 0;
-  std::int64_t stands_since = 0;  // by the monotonic clock, in nanoseconds; 0: not seen to stand
+  std::int64_t no_progress_since = 0;  // monotonic clock, nanoseconds; 0: not known
 
   void set_label(std::string_view label) noexcept;
 };
 static_assert(std::is_trivially_copyable_v<OperationRecord>);
 
-/// Lies in the first page of a mapping, behind what ranks measure there and how they sleep.
+/// Lies in the first page of a process's mapping, behind the boards of copy_costs.hpp and
+/// sleeper.hpp.
 struct ActivityBoard {
   static constexpr std::size_t offset = 2304;
-  /// Processes with records of another kind tell each other nothing.
+  /// Processes whose layouts differ do not read each other's records.
   static constexpr std::uint64_t current_layout =
       std::uint64_t{1} << 48 | sizeof(OperationRecord) << 16 | sizeof(plan::Step);
 
@@ -80,7 +82,7 @@ class Activity {
   ActivityBoard* board_;
 };
 
-/// What was seen of an operation of some process.
+/// An operation of some process, as it was seen.
 struct SeenOperation {
   std::uint64_t communicator = 0;
   std::uint32_t ordinal = 0;
@@ -89,10 +91,10 @@ struct SeenOperation {
   std::uint64_t call = 0;  // how many were started
   bool is_in_flight = false;
   bool is_waiting = false;
-  std::optional<std::uint32_t> round = {};  // while in flight, of a schedule that has rounds
+  std::optional<std::uint32_t> round = {};  // set while it is in flight, if its schedule has rounds
   std::uint32_t round_count = 0;
-  Rank awaited = no_rank;  // whose message is awaited next
-  std::optional<Timeout> stands_for = {};
+  Rank awaited = no_rank;                        // whose message is awaited next
+  std::optional<Timeout> without_progress = {};  // for so long
 };
 
 struct SeenProcess {
@@ -103,7 +105,7 @@ struct SeenProcess {
 };
 
 /// Looks at a process of this host, of whose mapping the first page is at `page`.  Its id here is
-/// `process`.  Never throws but for want of memory.
+/// `process`.  Throws std::bad_alloc alone.
 SeenProcess look_at(std::int32_t process, const std::byte* page);
 
 /// "allreduce #3 \"residual\"", as operations are called everywhere.

@@ -277,7 +277,7 @@ class Operation::Implementation::Waiting {
 
   void progress_at(Timeout now) noexcept {
     operation_.stands_at = stood_at();
-    if (is_real_) operation_.record.stands_since = now.count();
+    if (is_real_) operation_.record.no_progress_since = now.count();
   }
 
  private:

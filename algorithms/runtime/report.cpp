@@ -60,7 +60,7 @@ std::string position_text(const SeenOperation& seen) {
     text += ", round " + std::to_string(*seen.round) + " of " + std::to_string(seen.round_count);
   if (seen.awaited != no_rank)
     text += ", needs rank " + std::to_string(index_of(seen.awaited)) + " next";
-  if (seen.stands_for) text += ", no progress for " + seconds_text(*seen.stands_for);
+  if (seen.without_progress) text += ", no progress for " + seconds_text(*seen.without_progress);
   return text;
 }
 
@@ -119,9 +119,9 @@ Reported reported(const Operation::Implementation& operation) {
                   .missing = {}};
   if (!execution.in_flight) return result;
   if (!execution.steps.empty()) result.seen.round = operation.round();
-  if (record.stands_since != 0)
-    result.seen.stands_for =
-        std::max(detail::now() - Timeout(record.stands_since), Timeout::zero());
+  if (record.no_progress_since != 0)
+    result.seen.without_progress =
+        std::max(detail::now() - Timeout(record.no_progress_since), Timeout::zero());
   for (const Rank rank : operation.missing_ranks()) {
     const NeighbourMapping& theirs = operation.communicator.neighbours.mappings[index_of(rank)];
     Missing missing{rank, std::nullopt};
@@ -134,7 +134,8 @@ Reported reported(const Operation::Implementation& operation) {
 
 std::string text_of(const Reported& one) {
   std::string text = "  " + one.operation->describe();
-  if (one.seen.stands_for) text += ", no progress for " + seconds_text(*one.seen.stands_for);
+  if (one.seen.without_progress)
+    text += ", no progress for " + seconds_text(*one.seen.without_progress);
   text += "\n";
   for (const Missing& missing : one.missing) {
     text += "    rank " + std::to_string(index_of(missing.rank));
@@ -160,7 +161,7 @@ Json json_of(const SeenOperation& seen) {
   if (seen.round) json.add("round", *seen.round);
   if (seen.round) json.add("rounds", seen.round_count);
   if (seen.awaited != no_rank) json.add("next_rank", index_of(seen.awaited));
-  if (seen.stands_for) json.add("no_progress_s", seconds_of(*seen.stands_for));
+  if (seen.without_progress) json.add("no_progress_s", seconds_of(*seen.without_progress));
   return json;
 }
 

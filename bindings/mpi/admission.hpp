@@ -1,5 +1,5 @@
-// Whether a call is taken, as far as all kinds of calls have it in common: settings, communicator,
-// root, and whether there is an operation for it.
+// Decides whether tutti takes a call, by the criteria that all kinds of calls share: settings,
+// communicator, root, and whether an operation exists for it.
 #pragma once
 
 #include <mpi.h>
@@ -20,7 +20,8 @@ struct Admission {
   ProgramCommunicator* communicator = nullptr;
   Reason why_left = Reason::undefined;
 };
-/// A blocking call makes the operations first that nonblocking ones on its communicator want.
+/// Checks settings, communicator and root.  If nonblocking calls have asked for operations on this
+/// communicator, a blocking or persistent call makes them first, because making one may wait.
 Admission admit(Collective collective, MPI_Comm handle, int root);
 
 /// The shape of a call which has its operation, or nullptr and why the call is left.
@@ -29,13 +30,15 @@ struct Found {
   Reason why_left = Reason::undefined;
   Report::Kind* reported_as = nullptr;  // with Reason::reported
 };
-/// Counts the call to its shape.  A blocking one makes the operation if it is due, for calls in
-/// place or not, and with `blocks` as in Shape; a nonblocking one asks for it.
+/// Counts the call.  If enough such calls have been counted, a blocking call makes the operation,
+/// for calls in place if `is_in_place`; `blocks` is as in Shape.  A nonblocking call only asks for
+/// it, and the next blocking call makes it.
 Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, bool is_in_place,
                      const std::vector<std::size_t>& blocks = {});
 
-/// Counts a call that MPI does next; report watches it, with the payload that is given or what the
-/// call says by itself.  Returns false: it is not taken.
+/// Counts a call that is left to MPI, and starts timing it if reporting is on.  The payload is
+/// `payload`, or is computed from the call where that is absent.  Returns false, because the call
+/// is not taken.
 template <class SomeCall>
 bool leave(const SomeCall& call, Reason reason, Report::Kind* reported_as = nullptr,
            std::optional<std::uint64_t> payload = std::nullopt) {

@@ -1,11 +1,11 @@
-// What a rank gets by a call, once by tutti and once by MPI: whether both have come to the same,
-// and where they have not.
+// Compares the result of a call as computed by tutti with MPI's, and reports the first difference.
 //
-// Integers, minima, maxima, and what is passed on have to be the same.  Sums and products of
-// floating-point numbers depend on the order of operands: sums of n ranks may differ by
-// n eps sum|x|, which no two orders exceed; products by 8 n eps of the result, and what operators
-// of the program make by 8 n eps of both.  A scan's bounds are those of all ranks' operands, of
-// which it combines a part.
+// Integers, minima, maxima, and what is passed on have to be the same, but for the sign of a zero
+// and the bits of a NaN.  Sums and products of floating-point numbers depend on the order of
+// operands: sums of n ranks may differ by n eps sum|x|, which no two orders exceed; products by 8 n
+// eps of the result; results of the program's operators by 8 n eps of the sum of the operands'
+// magnitudes plus the result's.  For a scan the bound uses the operands of all ranks, although each
+// result combines only some of them, so the bound is looser than necessary.
 #pragma once
 
 #include <mpi.h>
@@ -20,7 +20,7 @@
 
 namespace tutti::interposer {
 
-/// How far two results of an element may be apart, in units in the last place of 1.
+/// How far two results of an element may be apart, in multiples of the machine epsilon.
 struct Tolerance {
   double of_operands = 0;  // times the sum of their magnitudes, over all ranks
   double of_results = 0;
@@ -35,7 +35,7 @@ struct Result {
   const void* by_tutti = nullptr;
   std::int64_t count = 0;
   int block = -1;                     // of which rank, where there are blocks
-  std::size_t first_of_operands = 0;  // where the operands of its first element are among all
+  std::size_t first_of_operands = 0;  // index in `magnitudes` of those of its first element
 };
 
 struct ComparedCall {
@@ -44,14 +44,15 @@ struct ComparedCall {
   int rank = 0;
   std::uint32_t rank_count = 1;
   std::string communicator = {};  // its name
-  MPI_Datatype type{};            // of the elements, by MPI; a reduction of tutti's has the same
+  MPI_Datatype type{};            // MPI's; for a reduction tutti uses it, too
   bool is_moved = false;          // nothing is combined; tutti's elements are without gaps
   Tolerance tolerance = {};
   std::vector<Result> results = {};
   std::vector<double> magnitudes = {};  // of each element's operands, if the tolerance needs them
 };
 
-/// Counts a call that has a difference, and tells the first one.
+/// Compares the results.  If they differ, counts the call and prints its first difference; a
+/// process prints ten at most.
 void compare(const ComparedCall& call);
 
 /// The elements one after the other, without gaps.

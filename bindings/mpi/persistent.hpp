@@ -1,9 +1,11 @@
-// Persistent collectives that tutti does.  A program gets a persistent request of MPI's own, so
-// that all of MPI's functions of requests know it: it receives an empty message from this rank
-// itself, on a communicator that nobody else sees.  Starting it starts the receive and tutti's
-// operation; when that is done, this rank sends the message.
+// Persistent collectives that tutti does.  The program gets one of MPI's persistent receive
+// requests, so that all of MPI's functions of requests work on it.  The receive is for an empty
+// message from this rank to itself, on a private communicator.  Starting the request starts the
+// receive and tutti's operation; when the operation is done, this rank sends the message, which
+// completes the request.
 //
-// An ..._init is collective and may wait, and promises many starts: it makes the operation.
+// Since an ..._init is collective, may wait, and is followed by many starts, it makes the
+// operation.
 #pragma once
 
 #include <mpi.h>
@@ -16,7 +18,7 @@
 
 namespace tutti::interposer {
 
-/// As those of calls.hpp.
+/// Each takes a call or leaves it, as the functions of calls.hpp do.
 bool take_barrier_init(MPI_Comm communicator, MPI_Info info, MPI_Request* request) noexcept;
 bool take_allreduce_init(const void* source, void* target, std::int64_t count, MPI_Datatype type,
                          MPI_Op op, MPI_Comm communicator, MPI_Info info,
@@ -45,7 +47,7 @@ bool is_one_started(int count, const MPI_Request* requests) noexcept;
 /// MPI has started the requests: tutti starts its own among them.
 void start_persistent(int count, const MPI_Request* requests) noexcept;
 bool is_persistent_request(MPI_Request request) noexcept;
-/// MPI has freed what had this handle.
+/// MPI has freed the request that had this handle.
 void forget_persistent(MPI_Request request) noexcept;
 
 /// Tutti's operation for a request is done: the request is complete.

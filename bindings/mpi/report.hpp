@@ -20,12 +20,12 @@ namespace tutti::interposer {
 /// What a rank has seen of a collective; times in nanoseconds.
 struct Reported {
   std::int64_t in_mpi = 0;
-  /// It covers the calls that tutti would take, and for which it has a price.
+  /// Calls that tutti would take, and whose time the model can predict.
   std::int64_t priced_calls = 0;
   std::int64_t priced = 0;    // in MPI
   std::int64_t expected = 0;  // of tutti
-  /// As `priced` if each call had been as fast as the fastest of its kind: what is above it may
-  /// have been waiting for ranks that came late, which nobody shortens.
+  /// `priced` if every call had taken as long as the fastest of its kind.  The excess may be
+  /// waiting for late ranks, which no library can shorten.
   std::int64_t fastest = 0;
 };
 

@@ -2,12 +2,12 @@
 // the nodes and the network work at the same time, with few messages.
 //
 // Idea.  A rank is a number with digits: the first one is its place in its node, the others are
-// those of its node's number.  The payload goes in turns.  In a turn, ranks that differ in the
-// first digit alone cut what the turn has into as many ranges as they are, and each gives the
-// others theirs and adds up its own; then, within that range, those that differ in the second digit
-// alone, and so on: a reduce-scatter, in which every message is one range of the payload.  In the
-// end each rank has the result of an equal part, and the results go back by the same messages, in
-// the opposite order of digits.
+// those of its node's number.  The payload goes in turns.  In a turn, the ranks that differ only in
+// the first digit cut the turn into one range for each of them.  Each sends the others their ranges
+// and sums its own.  Then the ranks that differ only in the second digit do the same within that
+// range, and so on.  This is a reduce-scatter, in which every message is one range of the payload.
+// In the end each rank has the result of one part; all parts have the same length.  The results go
+// back by the same messages, in the opposite order of digits, as an allgather.
 //
 //   nodes {0 1} {2 3}, a turn of four parts a, b, c, d
 //
@@ -17,37 +17,40 @@
 //   back     a ---------------> 2    <- b               0 and 2 have a b, 1 and 3 have c d
 //   out      a b ->  <- c d      a b ->  <- c d
 //
-// With D digits a turn has 2 D + 1 stages: the first one gives, the last one hears results, each of
-// the others takes the messages of a digit and sends those of the next one.  At step t a rank runs
-// stage s of turn t - s, for all s, in the order 1, 0, 2, 3 and so on.  What a stage awaits was
-// sent one step before, so the stages of other turns lie between.  Stage 1 is first because it
-// sends the first messages to other nodes: the port sends them while the rank gives its part of the
-// next turn in stage 0, whose stores take long.
+// Ranks give and take the messages of the reduce-scatter inside a node, and tell and hear those of
+// the allgather there.  With D digits a turn has 2 D + 1 stages: the first one gives, the last one
+// hears results, each of the others takes the messages of a digit and sends those of the next one.
+// At step t a rank runs stage s of turn t - s, for all s, in the order 1, 0, 2, 3 and so on.  What
+// a stage awaits was sent one step before, so the stages of other turns lie between.  Stage 1 is
+// first because it sends the first messages to other nodes: the port sends them while the rank
+// gives its part of the next turn in stage 0, whose stores take long.
 //
 //   turn 0   0 1 2 3 4          the stages of two digits, over time: each column is a step
 //   turn 1     0 1 2 3 4
 //   turn 2       0 1 2 3 4
 //
-// Pieces.  The port waits for the first turn to be given, and the last turn for the memory to tell
-// its results, and each takes as long as a turn is long; but many turns have messages across that
-// are so short that the port takes longer.  So a turn may be given and told in a few pieces, by the
-// value of the second digit: a piece goes across while the next one is given, and is told while
-// the next one comes.  Then each step is about a piece.  At step t a rank gives and takes piece t,
+// Pieces.  The port is idle until the first turn has been given inside the nodes, and the last turn
+// ends only when its results have been distributed inside the nodes.  Both delays grow with the
+// length of a turn.  More turns shorten them, but then messages between nodes become so short that
+// their fixed cost dominates.  So a turn may be given and told in a few pieces, by the value of the
+// second digit: a piece goes across while the next one is given, and is told while the next one
+// comes.  With pieces, each step handles one piece.  At step t a rank gives and takes piece t,
 // counted through all turns, and runs the other stages of pieces before it, each a step after the
-// one that sent what it awaits: first those across, and last those that tell and hear.  The results
-// of a turn go across piece by piece as well, because a port that gets all of one rank's first
-// would let the others tell theirs late.  What a piece takes besides is its messages in memory.
+// one that sent what it awaits: first those across, and last those that tell and hear.  Results
+// also cross piece by piece; otherwise the port would send all results of one rank first, and the
+// other ranks of the node would distribute theirs late.  The cost of a further piece is its
+// additional messages in shared memory.
 //
 // Cost, for N nodes of L ranks, K turns of Q pieces, n_i messages in the i-th round across (N is
 // the product of n_i + 1), payload B: per rank 2 K Q (L - 1) messages in memory, of 2 (L - 1) / L B
 // together, and 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less. Slots:
-// as many as messages.  Partials: K (L + 1).  Each has room for a range of the first digit, of B /
-// (K L); but slots for messages across, for one of the second digit; and where there are pieces,
-// each slot for a piece.
+// as many as messages.  Partials: K (L + 1).  A partial or a slot holds B / (K L) bytes, a range of
+// the first digit.  Slots for messages between nodes hold only a range of the second digit.  With
+// several pieces, every slot holds one piece.
 //
-// Two parities suffice, because every part has the contributions of all ranks to this call.
-// Results are equal on all ranks, bit by bit, because one rank computes each part.  For operators
-// that commute.
+// Two sets of slots, used by alternate calls, suffice: no rank can finish a call before every rank
+// has contributed to it, so no rank is ahead by more than one call.  Results are equal on all
+// ranks, bit by bit, because one rank computes each part.  The operator has to commute.
 //
 // Literature: reduce-scatter and allgather along the dimensions of a torus as in E. Chan,
 // M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
@@ -81,16 +84,17 @@ struct LaneTurnsExtent {
   std::uint64_t parts = 0;  // of the payload, one of each rank in each turn
   std::uint64_t payloads = 0;
   std::uint64_t slots = 0;
-  std::uint64_t short_slots = 0;  // of these, for messages across, or for pieces and these
+  /// Slots that hold less than a range of the first digit: those between nodes, or all slots when
+  /// there are several pieces.
+  std::uint64_t short_slots = 0;
   std::uint64_t short_payloads = 0;
   std::uint64_t partials = 0;
 };
 
-// `counts`: those of the nodes of the shape.
-
-/// Needs several nodes of several ranks each, as many on each, and rounds that cover the nodes with
-/// none left over; at most as many pieces as the second digit has values; and numbers for parts and
-/// slots.
+/// Whether there is such a plan for the shape, whose nodes have these `counts`.  It needs several
+/// nodes of several ranks each, as many on each; the product of (messages + 1) over the rounds has
+/// to equal the number of nodes; there are at most as many pieces as the second digit has values;
+/// and the numbers of parts, slots and partials have to fit into a plan's fields.
 bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts);
 
 /// Needs is_lane_turns(shape), as the following do.
@@ -99,8 +103,9 @@ LaneTurnsExtent lane_turns_extent(const LaneTurns& shape, const NodeCounts& coun
 /// Allreduce of `self`, named "lanes/turns".
 Plan lane_turns_allreduce(Rank self, const LaneTurns& shape);
 
-/// About what it takes: the events of one rank, as if all sent alike, each of those of a node one
-/// message in turn.
+/// An estimate of the time of one call.  It follows the events of one rank, and assumes that all
+/// ranks do the same at the same time, and that the ranks of a node share its port and take turns
+/// to send one message each.
 Picoseconds lane_turns_time(const LaneTurns& shape, const NodeCounts& counts,
                             const Network& network, std::uint64_t payload_bytes);
 
