@@ -12,7 +12,8 @@ bench=$!
 trap 'kill $bench $(ps -o pid= --ppid $bench) 2>/dev/null; rm -rf "$folder" "$errors"' EXIT
 ranks=()
 for _ in $(seq 300); do
-  read -r -a ranks <<<"$(ps -o pid= --ppid "$(ps -o pid= --ppid $bench | head -1)" | tr '\n' ' ')"
+  launcher=$(ps -o pid= --ppid $bench | head -1)
+  [ -z "$launcher" ] || read -r -a ranks <<<"$(ps -o pid= --ppid "$launcher" | tr '\n' ' ')"
   [ ${#ranks[@]} -ge 2 ] && "${program[@]}" "${ranks[0]}" 2>/dev/null | grep -q 'allreduce #' && break
   sleep 0.1
 done

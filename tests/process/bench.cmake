@@ -44,7 +44,9 @@ if(TARGET tutti-bench)
       $<TARGET_FILE:tutti-info> ${PROJECT_SOURCE_DIR}/tests/support/check_plans.py ${group})
     set_tests_properties(plan_${group} PROPERTIES LABELS "process;virtual" TIMEOUT 300)
   endforeach()
-  add_test(NAME process_attach COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/attach.sh
-    $<TARGET_FILE:tutti-info> $<TARGET_FILE:tutti-bench>)
-  set_tests_properties(process_attach PROPERTIES LABELS process TIMEOUT 60 RUN_SERIAL ON)
+  if(NOT TUTTI_SANITIZE MATCHES thread)  # it has no threads
+    add_test(NAME process_attach COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/attach.sh
+      $<TARGET_FILE:tutti-info> $<TARGET_FILE:tutti-bench>)
+    set_tests_properties(process_attach PROPERTIES LABELS process TIMEOUT 60 RUN_SERIAL ON)
+  endif()
 endif()
