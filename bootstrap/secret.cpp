@@ -77,6 +77,10 @@ std::string secret_in_file(const std::string& path, const std::string& origin, D
                        "), so it is no secret; chmod 600 it, and take a new secret if it has been "
                        "readable");
   }
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    refuse(origin, "belongs to user " + std::to_string(status.st_uid) +
+                       ", who knows it; expected a file of this user (" +
+                       std::to_string(::geteuid()) + ") or of root");
   return read_secret(file.get(), S_ISREG(status.st_mode), origin, deadline);
 }
 

@@ -80,11 +80,14 @@ std::string attach(const std::string& process, const std::string& format) {
   if (id <= 0)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("attach \"{}\": expected the id of a process", process));
+  const bool is_json = format == "json";
   std::string text;
   for (const detail::Mapping& page : first_pages(id)) {
     const runtime::SeenProcess seen = runtime::look_at(id, page.data());
-    text += format == "json" ? runtime::json_of(seen) : runtime::text_of(seen);
+    if (is_json) text += (text.empty() ? "[" : ",") + runtime::json_of(seen);
+    if (!is_json) text += runtime::text_of(seen);
   }
+  if (is_json && !text.empty()) text += "]\n";
   if (text.empty())
     throw Error(ErrorCode::system,
                 fmt::format("attach {}: this process has no context of tutti", process));

@@ -65,15 +65,22 @@ std::string text_from(const char* text, std::size_t room) {
 /// What is awaited next, of an operation in flight.
 void read_position(std::int32_t process, const OperationRecord& record, SeenOperation& seen) {
   std::uint64_t next = 0;
-  plan::Step step;
+  // The memory may be something else by now, so that no value of it is taken for granted.
+  plan::Action action{};
+  std::uint32_t round = 0;
+  Rank peer = no_rank;
+  const auto read_of_step = [&](std::size_t offset, auto& into) {
+    return read_from(process, record.steps + next * sizeof(plan::Step) + offset, into) == 0;
+  };
   if (read_from(process, record.next_step, next) != 0 || next >= record.step_count ||
-      read_from(process, record.steps + next * sizeof step, step) != 0)
+      !read_of_step(offsetof(plan::Step, action), action) ||
+      !read_of_step(offsetof(plan::Step, round), round) ||
+      !read_of_step(offsetof(plan::Step, peer), peer))
     return;
-  seen.round = step.round;
-  const bool waits = step.action == plan::Action::await ||
-                     step.action == plan::Action::await_credit ||
-                     step.action == plan::Action::await_sent;
-  if (waits) seen.awaited = step.peer;
+  seen.round = round;
+  const bool waits = action == plan::Action::await || action == plan::Action::await_credit ||
+                     action == plan::Action::await_sent;
+  if (waits) seen.awaited = peer;
 }
 
 SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
@@ -86,11 +93,13 @@ SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
                      .is_waiting = record.is_waiting != 0,
                      .round_count = record.round_count};
   std::uint64_t sequence = 0;
-  bool is_in_flight = false;
+  std::uint8_t is_in_flight = 0;
+  static_assert(sizeof(engine::Execution::in_flight) == sizeof is_in_flight);
   if (read_from(process, record.sequence, sequence) == 0)
     seen.call =
         (sequence + record.chunk_count - 1) / std::max<std::uint64_t>(record.chunk_count, 1);
-  if (read_from(process, record.in_flight, is_in_flight) == 0) seen.is_in_flight = is_in_flight;
+  if (read_from(process, record.in_flight, is_in_flight) == 0)
+    seen.is_in_flight = is_in_flight != 0;
   if (!seen.is_in_flight) return seen;
   read_position(process, record, seen);
   if (seen.is_waiting && record.no_progress_since != 0)
@@ -102,7 +111,9 @@ SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
 }  // namespace
 
 void OperationRecord::set_label(std::string_view text) noexcept {
-  const std::size_t length = std::min(text.size(), sizeof label - 1);
+  std::size_t length = std::min(text.size(), sizeof label - 1);
+  if (length < text.size())  // a character of UTF-8 is not cut
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u) --length;
   std::memset(label, 0, sizeof label);
   std::memcpy(label, text.data(), length);
 }
@@ -125,7 +136,8 @@ void Activity::add(OperationRecord& record, const engine::Execution& execution) 
   std::atomic_ref(board_->newest).store(address_of(&record), std::memory_order_release);
 }
 
-void Activity::remove(const OperationRecord& record) noexcept {
+void Activity::remove(OperationRecord& record) noexcept {
+  record.magic = 0;  // whoever has just read its address reads no more than that
   std::uint64_t* link = &board_->newest;
   while (*link != 0 && *link != address_of(&record))
     link = &reinterpret_cast<OperationRecord*>(*link)->next;

@@ -76,7 +76,7 @@ class Activity {
   explicit Activity(std::byte* page) noexcept;
 
   void add(OperationRecord& record, const engine::Execution& execution) noexcept;
-  void remove(const OperationRecord& record) noexcept;
+  void remove(OperationRecord& record) noexcept;
 
  private:
   ActivityBoard* board_;

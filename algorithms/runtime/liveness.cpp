@@ -60,6 +60,7 @@ void Liveness::check(Timeout now) noexcept {
 }
 
 void Liveness::check_now_and_then() noexcept {
+  communicator_.context.report_if_asked();
   if (++calls_since_clock_ < calls_per_clock) return;
   calls_since_clock_ = 0;
   check(communicator_.context.clock.now());

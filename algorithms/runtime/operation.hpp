@@ -37,6 +37,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   plan::Plan plan;
   const char* name;  // of the collective
   runtime::OperationRecord record;
+  std::uint64_t stands_at = 0;  // Context::Implementation::position(), when a wait last looked
   std::uint32_t ordinal;
   runtime::JoinedChannel channel;
   std::uint32_t channel_id = 0;
@@ -133,7 +134,6 @@ struct TUTTI_HIDDEN Operation::Implementation {
   void begin_otherwise() noexcept;
   Status wait_slow(Timeout timeout) noexcept;
   class Waiting;
-  std::uint64_t stands_at = 0;  // Context::Implementation::position(), when a wait last looked
 };
 
 namespace runtime {

@@ -1,6 +1,7 @@
 #include "runtime/report.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <string_view>
 #include <type_traits>
@@ -18,7 +19,8 @@ class Json {
   template <class Number>
   requires(std::is_arithmetic_v<Number> &&
            !std::is_same_v<Number, bool>) void add(std::string_view key, Number value) {
-    add_text(key, std::to_string(value));
+    char text[32];  // as no locale writes it
+    add_text(key, std::string(text, std::to_chars(text, text + sizeof text, value).ptr));
   }
   void add(std::string_view key, bool value) { add_text(key, value ? "true" : "false"); }
   void add(std::string_view key, std::string_view value) {
@@ -86,8 +88,12 @@ std::string activity_text(const SeenProcess& there, const SeenOperation& ours) {
   const auto waits =
       std::find_if(there.operations.begin(), there.operations.end(),
                    [](const SeenOperation& one) { return one.is_in_flight && one.is_waiting; });
-  return text +
-         (waits == there.operations.end() ? "; does not wait in tutti" : "; " + text_of(*waits));
+  if (waits != there.operations.end()) return text + "; " + text_of(*waits);
+  // It may test instead of waiting.
+  const auto flies = std::find_if(there.operations.begin(), there.operations.end(),
+                                  [](const SeenOperation& one) { return one.is_in_flight; });
+  return text + (flies == there.operations.end() ? "; nothing is in flight there"
+                                                 : "; " + text_of(*flies));
 }
 
 /// A rank that an operation waits for.
@@ -119,7 +125,8 @@ Reported reported(const Operation::Implementation& operation) {
                   .missing = {}};
   if (!execution.in_flight) return result;
   if (!execution.steps.empty()) result.seen.round = operation.round();
-  if (record.no_progress_since != 0)
+  const bool stands = operation.stands_at == operation.communicator.context.position();
+  if (record.no_progress_since != 0 && stands)
     result.seen.without_progress =
         std::max(detail::now() - Timeout(record.no_progress_since), Timeout::zero());
   for (const Rank rank : operation.missing_ranks()) {
@@ -184,6 +191,7 @@ Json json_of(const Reported& one) {
   json.add("algorithm", one.operation->plan.algorithm);
   if (!one.seen.is_in_flight) return json;
   json.add("text", one.operation->describe());
+  if (one.operation->ring()) return json;  // its text says which chunks are missing
   std::vector<Json> missing;
   for (const Missing& rank : one.missing) {
     Json known;

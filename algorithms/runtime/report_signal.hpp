@@ -1,13 +1,14 @@
 // A signal on which a process prints what its operations are doing (TUTTI_REPORT_SIGNAL).  The
-// handler only counts; whoever waits, or tests, in the library sees that within a tenth of a second
-// and prints.
+// handler only counts; whoever tests, or waits for more than some microseconds, sees that within a
+// tenth of a second and prints.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::runtime {
 
-/// Installs the handler, once for a process.  A handler that was there before is called, too.
+/// Installs the handler, unless it is there.  A handler that the program has installed before is
+/// called, too.
 /// Throws Error{system}.
 void report_on_signal(int signal);
 

@@ -100,7 +100,8 @@ constexpr Setting table[] = {
     {messages, "TUTTI_REPORT_SIGNAL", "the name of a signal, e.g. USR1", "none",
      "On which signal a process prints what its operations are doing.",
      "The report is that of Communicator::report(), for each communicator, on standard error. It "
-     "is printed by whoever waits or tests in the library, within a tenth of a second. A handler "
+     "is printed by whoever tests in the library, or waits there for more than some microseconds, "
+     "within a tenth of a second. A handler "
      "that the program has installed before is called, too. tutti-info attach looks at a process "
      "from outside, also at one that does not wait in the library."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",

@@ -69,6 +69,7 @@ template <class Take, class... Arguments>
                                    WordFor<Arguments>... words) {
   const bool is_new = !is_passing;
   if (is_new && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
+  if (function == nullptr) return MPI_ERR_UNSUPPORTED_OPERATION;  // the MPI that runs has none
   const Passage passage;
   const auto whole_words = reinterpret_cast<void (*)()>(function);
   const int result = reinterpret_cast<int (*)(WordFor<Arguments>...)>(whole_words)(words...);

@@ -80,7 +80,7 @@ const char* name_of(Reason reason) {
     case Reason::counts:
       return "counts are known to some ranks alone";
     case Reason::not_persistent:
-      return "persistent";
+      return "no persistent operation of this kind";
     case Reason::requests:
       return "too many persistent requests";
     case Reason::no_progress:

@@ -83,16 +83,20 @@ std::string lines_of(const Rows& rows) {
 }
 
 std::string lines_of_verification(const Rows& rows) {
-  std::int64_t differences = 0, not_compared = 0;
+  std::int64_t differences = 0, not_compared = 0, persistent = 0;
   for (const Row& row : rows) {
     differences += row.differences;
     not_compared += row.not_compared;
+    persistent += row.passed[static_cast<std::size_t>(Reason::not_compared)];
   }
   std::string text = "tutti: differences: " + std::to_string(differences) +
                      " results of calls are not what MPI comes to\n";
   if (not_compared != 0)
     text += "tutti: not compared: " + std::to_string(not_compared) +
             " results, of types that cannot be looked into\n";
+  if (persistent != 0)
+    text += "tutti: not compared: " + std::to_string(persistent) +
+            " persistent requests, which tutti would take without TUTTI_MPI=verify\n";
   return text;
 }
 

@@ -139,7 +139,8 @@ struct ContextOptions {
   /// false.
   std::optional<bool> tuning_appends = {};
   /// A signal, such as SIGUSR1, on which this process prints the reports of its communicators on
-  /// standard error, once it waits or tests in the library.  Default: none.
+  /// standard error, once it tests in the library, or waits there for more than some microseconds.
+  /// Default: none.
   std::optional<int> report_signal = {};
 };
 

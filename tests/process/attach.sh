@@ -27,7 +27,7 @@ expect 0 ', no progress for 0\.[0-9]+ s$' "${ranks[0]}"
 expect 0 '^process [0-9]+, stopped: ' "${ranks[1]}"
 "${program[@]}" "${ranks[0]}" --format json | python3 -c '
 import json, sys
-seen = json.load(sys.stdin)
+[seen] = json.load(sys.stdin)
 waiting = [one for one in seen["operations"] if one["waiting"]]
 assert waiting and waiting[0]["collective"] == "allreduce" and waiting[0]["no_progress_s"] > 0, seen
 ' || fail "not the JSON that was expected"

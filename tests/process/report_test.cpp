@@ -114,7 +114,7 @@ TEST(Reports, tell_a_stopped_process_from_one_that_computes_and_one_of_another_n
     const bool is_told =
         comes_to_tell(communicator, meeting,
                       {"rank 0 of 3, node 0 of 2",
-                       ", stopped): has not started it, 1 calls so far; does not wait in tutti",
+                       ", stopped): has not started it, 1 calls so far; nothing is in flight there",
                        "rank 2: of another node; its message has not come"});
     // Whose process it is the report says.
     const std::string text = communicator.report();
@@ -156,11 +156,55 @@ TEST(Reports, are_printed_on_a_signal) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
+TEST(Reports, of_operations_that_are_tested_say_so_and_have_no_old_times) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Context context(one_node(exchange, 2));
+    Communicator communicator(context, exchange);
+    Operation first = barrier(communicator), second = barrier(communicator);
+    if (exchange.self() == Rank{1}) {
+      communicator.synchronize();
+      if (!runs(first)) return 1;
+      if (second.start() != Status::ok) return 2;  // it tests, and does not start the first one
+      communicator.synchronize();
+      while (second.test() == Status::in_progress) std::this_thread::yield();
+      return runs(first) ? 0 : 3;
+    }
+    if (first.start() != Status::ok || first.wait(50ms) != Status::timed_out) return 4;
+    communicator.synchronize();
+    if (first.wait(30s) != Status::ok) return 5;
+    communicator.synchronize();
+    if (first.start() != Status::ok) return 6;
+    // No wait has looked at this call yet.
+    if (communicator.report().find("no progress") != std::string::npos) return 7;
+    if (!comes_to_tell(communicator, first,
+                       {"has not started it, 1 calls so far; barrier #2, call 1: in flight"}))
+      return 8;
+    if (second.start() != Status::ok || second.wait(30s) != Status::ok) return 9;
+    return first.wait(30s) == Status::ok ? 0 : 10;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+}
+
+TEST(Reports, on_two_signals_call_the_handlers_of_the_program) {
+  static volatile sig_atomic_t calls_of_first = 0, calls_of_second = 0;
+  ::signal(SIGUSR1, [](int) { calls_of_first = calls_of_first + 1; });
+  ::signal(SIGUSR2, [](int) { calls_of_second = calls_of_second + 1; });
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGUSR1}) {
+    const Context context({.report_signal = signal});
+    ::raise(SIGUSR1);
+    ::raise(SIGUSR2);
+  }
+  EXPECT_EQ(calls_of_first, 3);
+  EXPECT_EQ(calls_of_second, 3);
+}
+
 TEST(Reports, of_a_failed_communicator_say_so_and_long_labels_are_cut) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(one_node(exchange, 2));
     Communicator communicator(context, exchange);
     Operation meeting = barrier(communicator);
+    meeting.set_label(std::string(62, 'y') + "\u00e4");  // is not cut in half
+    if (!tells(meeting.describe(), {("\"" + std::string(62, 'y') + "\"").c_str()})) return 4;
     meeting.set_label(std::string(100, 'x'));
     if (!tells(meeting.describe(), {("\"" + std::string(63, 'x') + "\"").c_str()})) return 1;
     meeting.set_label("last");

@@ -72,6 +72,16 @@ TEST_F(Secret, is_what_the_file_has_without_one_newline) {
   EXPECT_EQ(in_file(), std::string(256, 'k'));
 }
 
+// Protects: a file of another user, who knows the secret, is refused.
+TEST_F(Secret, of_a_file_of_another_user_is_refused) {
+  write("correct horse");
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(::chown(path().c_str(), 12345, 0), 0);
+  EXPECT_TRUE(
+      refusal_of_file().starts_with("ORIGIN: belongs to user 12345, who knows it; expected"))
+      << refusal_of_file();
+}
+
 // Protects: a file that others may read or change is refused with its mode and what to do.
 TEST_F(Secret, of_a_file_that_others_may_read_is_refused) {
   for (const mode_t mode : {0640u, 0604u, 0644u, 0620u, 0660u}) {
