@@ -229,7 +229,7 @@ done
 for file in $(find "$prefix" -name libtutti-mpi.so); do
   exported=$(nm -D --defined-only "$file")
   grep -q ' T PMPI_Allreduce$' <<<"$exported" || fail "$file does not export PMPI_Allreduce"
-  if grep -vE '^[0-9a-f]+ [TR] (P?MPI_[A-Za-z_]+|tutti_mpi_(calls|interposer)|ucp_worker_progress)$' <<<"$exported"; then
+  if grep -vE '^[0-9a-f]+ [TR] (P?MPIX?_[A-Za-z_]+|tutti_mpi_(calls|interposer)|ucp_worker_progress)$' <<<"$exported"; then
     fail "$file exports these"
   fi
 done
