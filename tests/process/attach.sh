@@ -9,11 +9,11 @@ program=("$1" attach)
 # Two ranks call without end; one of them is stopped.
 timeout 60 "$2" allreduce --local 2 --bytes 8 --iterations 100000000 >/dev/null 2>&1 &
 bench=$!
-trap 'kill $bench $(ps -o pid= --ppid $bench) 2>/dev/null; rm -rf "$folder" "$errors"' EXIT
+trap 'kill $bench $(pgrep -P $bench) 2>/dev/null; rm -rf "$folder" "$errors"' EXIT
 ranks=()
 for _ in $(seq 300); do
-  launcher=$(ps -o pid= --ppid $bench | head -1)
-  [ -z "$launcher" ] || read -r -a ranks <<<"$(ps -o pid= --ppid "$launcher" | tr '\n' ' ')"
+  launcher=$(pgrep -P $bench)
+  [ -z "$launcher" ] || mapfile -t ranks < <(pgrep -P "$launcher")
   [ ${#ranks[@]} -ge 2 ] && "${program[@]}" "${ranks[0]}" 2>/dev/null | grep -q 'allreduce #' && break
   sleep 0.1
 done
