@@ -25,7 +25,7 @@ packages_to_build=(g++ cmake ninja-build ccache pkg-config libibverbs-dev librdm
   openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev pybind11-dev python3-dev
   gfortran)
 packages_to_test=(libgtest-dev librapidcheck-dev python3 python3-jsonschema strace ibverbs-utils perftest ucx-utils
-  valgrind python3-numpy python3-mpi4py)
+  valgrind procps python3-numpy python3-mpi4py)
 packages_to_test_all=(clang clang-format clang-tidy libclang-rt-14-dev libmpich-dev mpich
   python3-pyverbs libfabric-bin libgloo-dev abigail-tools dpkg-dev file groff-base man-db tcl
   munge slurmctld slurmd
