@@ -62,7 +62,7 @@ std::string read_secret(int descriptor, bool from_begin, const std::string& orig
 }  // namespace
 
 std::string secret_in_file(const std::string& path, const std::string& origin, Deadline deadline) {
-  // What is no file, a pipe without a writer for example, must not block.
+  // Opening must not block on something that is no file, such as a pipe without a writer.
   const detail::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) refuse(origin, std::string("cannot be opened: ") + std::strerror(errno));
   struct stat status {};

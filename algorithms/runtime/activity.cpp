@@ -62,7 +62,7 @@ std::string text_from(const char* text, std::size_t room) {
   return std::string(text, ::strnlen(text, room));
 }
 
-/// What is awaited next, of an operation in flight.
+/// Reads which message an operation in flight awaits next.
 void read_position(std::int32_t process, const OperationRecord& record, SeenOperation& seen) {
   std::uint64_t next = 0;
   // The memory may be something else by now, so that no value of it is taken for granted.

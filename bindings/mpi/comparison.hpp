@@ -26,7 +26,7 @@ struct Tolerance {
   double of_results = 0;
 };
 
-/// The same on all ranks.
+/// All ranks get the same tolerance.
 Tolerance tolerance_of(Collective collective, MPI_Op op, std::uint32_t rank_count);
 
 /// Elements that follow each other: all that this rank gets, or a block of it.

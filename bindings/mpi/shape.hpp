@@ -64,7 +64,7 @@ constexpr bool is_nonblocking(Collective collective) noexcept {
 constexpr bool is_persistent(Collective collective) noexcept {
   return collective >= Collective::barrier_init;
 }
-/// The same collective, done before the call returns; for the kinds that can be taken.
+/// Returns the blocking form of a collective, for the kinds that can be taken.
 constexpr Collective blocking(Collective collective) noexcept {
   using enum Collective;
   if (collective == ibarrier || collective == barrier_init) return barrier;

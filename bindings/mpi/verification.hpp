@@ -26,7 +26,7 @@ class Verification {
   /// A sum over the ranks says how large a difference may be.  Collective.
   void add_magnitudes(MPI_Comm communicator);
 
-  /// The same for a nonblocking call, which MPI starts, too, on the program's buffers.  False if
+  /// Starts a nonblocking call of MPI's on the program's buffers, and its magnitudes.  False if
   /// MPI refuses it.
   bool start_mpi(const Call& call);
   /// Whether MPI has done it; to be asked until it has.
