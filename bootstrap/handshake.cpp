@@ -10,7 +10,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-/// Returns the bytes that are hashed.  The word is of one length, so that no two messages are the same bytes.
+/// Returns the bytes that are hashed.  The word is of one length, so that no two messages are the
+/// same bytes.
 struct Message {
   std::array<char, 16> word;
   wire::Hello hello;
