@@ -10,7 +10,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-/// Returns the bytes that are hashed.  The word is of one length, so that no two messages are the
+/// Holds the bytes that are hashed.  The word is of one length, so that no two messages are the
 /// same bytes.
 struct Message {
   std::array<char, 16> word;
