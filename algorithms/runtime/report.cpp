@@ -237,6 +237,7 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   json.add("status", tutti::name_of(communicator.failure.status));
   if (communicator.failed()) json.add("failure", communicator.failure.text);
   std::vector<Json> operations;
+  operations.reserve(all.size());
   for (const Reported& one : all) operations.push_back(json_of(one));
   json.add("operations", operations);
   return json.text() + "\n";
