@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <tutti/status.hpp>
 #include <tutti/types.hpp>
 #include <utility>
@@ -48,6 +49,7 @@ class SimulatedFabric {
     }
     refuse_next_ = random_() % 8 == 0;
     const plan::Step& step = *ranks_[self].puts[put];
+    if (broken_.count({self, index_of(step.peer)}) != 0) return Status::peer_failed;
     SimulatedRank& target = ranks_[index_of(step.peer)];
     const engine::Execution& execution = ranks_[self].execution;
     const auto& there = target.execution.memory;
@@ -116,6 +118,24 @@ class SimulatedFabric {
     if (pair->second.empty()) flying_.erase(pair);
   }
 
+  /// From now on, puts from one rank to the other fail.  Of what is on its way, a random number of
+  /// messages still arrives.
+  void break_connection(std::uint32_t from, std::uint32_t to) {
+    broken_.insert({from, to});
+    const auto pair = flying_.find({from, to});
+    if (pair == flying_.end()) return;
+    pair->second.resize(random_() % (pair->second.size() + 1));
+    if (pair->second.empty()) flying_.erase(pair);
+  }
+
+  /// As if the rank had died: all its connections break.
+  void kill(std::uint32_t rank) {
+    for (std::uint32_t peer = 0; peer < ranks_.size(); ++peer) {
+      break_connection(rank, peer);
+      break_connection(peer, rank);
+    }
+  }
+
   /// Whether a notification arrived while the previous one for its slot had not been taken.
   bool doubled() const { return doubled_; }
 
@@ -124,6 +144,7 @@ class SimulatedFabric {
   std::uint32_t copies_;  // of slots, partials and flags: 2, or 1 to show what that breaks
   std::mt19937_64 random_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::deque<Message>> flying_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> broken_;  // from, to
   bool refuse_next_ = false;
   bool doubled_ = false;
 };
