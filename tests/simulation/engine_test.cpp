@@ -11,7 +11,7 @@
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/two_partial.hpp"
-#include "simulated_fabric.hpp"
+#include "simulated_run.hpp"
 
 namespace tutti {
 namespace {
@@ -74,8 +74,8 @@ std::vector<std::uint16_t> slots_of(const plan::Plan& plan) {
   return slots;
 }
 
-/// Runs `calls` consecutive calls on P ranks; true if every result was right and no notification
-/// was lost in another.
+/// Runs `calls` consecutive calls on P ranks; true if every one completed, every result was right,
+/// and no notification was lost in another.
 bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<plan::Plan> plans;
@@ -120,9 +120,12 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
   }
   SimulatedFabric fabric(ranks, job.copies, seed);
   std::uint32_t unfinished = rank_count;
+  std::uint64_t idle_turns = 0;
   while (unfinished > 0) {
+    if (++idle_turns > simulation::idle_turns_max(rank_count)) return false;  // nobody gets on
     if (!fabric.idle() && random() % 2 == 0) {
       fabric.deliver_one();
+      idle_turns = 0;
       continue;
     }
     auto rank = static_cast<std::uint32_t>(random() % rank_count);
@@ -135,6 +138,7 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
       execution.begin();
     }
     if (engine::advance(execution, fabric, rank) != Status::ok) continue;
+    idle_turns = 0;
     for (std::size_t i = 0; job.reference != nullptr && i < element_count; ++i)
       if (targets[rank][i] != expected_of(job, 0, rank_count, execution.sequence, i)) return false;
     // A barrier has no result: nobody leaves call c before all have entered it.

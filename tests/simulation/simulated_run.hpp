@@ -2,6 +2,8 @@
 // speeds, messages late.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -26,6 +28,12 @@ struct SimulatedCall {
   std::size_t longest_block = 0;                       // elements
   std::vector<Bytes> targets = {};                     // as they are before; empty: as the sources
 };
+
+/// So many turns of ranks at random, without a message that is delivered and without a call that
+/// completes, show that nobody gets on any more: each rank has had many of them.
+constexpr std::uint64_t idle_turns_max(std::uint32_t rank_count) {
+  return 64 * std::uint64_t{rank_count};
+}
 
 /// The memory of a rank and what it runs, but for source and target.
 inline void set_up(SimulatedRank& r, plan::Plan& plan, const SimulatedCall& call) {
@@ -81,14 +89,22 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
   }
   SimulatedFabric fabric(ranks, 2, call.seed);
   std::mt19937_64 random(call.seed);
+  std::uint64_t idle_turns = 0;
   for (std::uint32_t unfinished = rank_count; unfinished > 0;) {
+    if (++idle_turns > idle_turns_max(rank_count)) {
+      ADD_FAILURE() << unfinished << " of " << rank_count << " ranks never complete; seed "
+                    << call.seed;
+      return results;
+    }
     if (!fabric.idle() && random() % 2 == 0) {
       fabric.deliver_one();
+      idle_turns = 0;
       continue;
     }
     auto rank = static_cast<std::uint32_t>(random() % rank_count);
     if (!ranks[rank].execution.in_flight) continue;
     if (engine::advance(ranks[rank].execution, fabric, rank) != Status::ok) continue;
+    idle_turns = 0;
     --unfinished;
     results[rank] = targets[rank];
     for (Bytes* const buffer : {&sources[rank], &targets[rank]})
