@@ -24,7 +24,7 @@ using simulation::Bytes;
 using tune::Collective;
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t storm_count = 4'000;
+constexpr std::uint64_t storm_count = 20'000;
 #else
 constexpr std::uint64_t storm_count = 100'000;
 #endif
