@@ -62,8 +62,9 @@ Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, boo
       interposed.make_operation(communicator, shape, is_in_place);
     }
   }
+  if (shape.is_refused)
+    return {nullptr, shape.long_calls > 0 ? Reason::long_block : Reason::refused};
   if (shape.has_operation()) return {&shape};
-  if (shape.is_refused) return {nullptr, Reason::refused};
   if (communicator.passing() != Passing::no) return {nullptr, reason_of(communicator.passing())};
   return {nullptr, Reason::first_calls};
 }
