@@ -555,7 +555,7 @@ static void wrong_counts(void) {
     for (int r = 0; r < ranks - (call == 5) && rank == 0 && !root_errs; ++r)
       CHECK(all[long_block * r + 7] == r + 100 * call, "call %d: %g", call,
             all[long_block * r + 7]);
-    for (int r = 0; r < ranks; ++r) counts[r] = 2;
+    for (int r = 0; r < ranks; ++r) counts[r] = 2, places[r] = 2 * r;
     result = MPI_Scatterv(sent, counts, places, MPI_DOUBLE, all, errs_here ? -1 : 2, MPI_DOUBLE, 0,
                           communicator);
     CHECK((result != MPI_SUCCESS) == errs_here, "scatterv %d: %d", call, result);
