@@ -45,9 +45,8 @@ Admission admit(Collective collective, MPI_Comm handle, int root) {
 }
 
 Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, bool is_in_place,
-                     const std::vector<std::size_t>& blocks) {
+                     const std::vector<std::size_t>& blocks, std::uint32_t after) {
   Interposer& interposed = interposer();
-  const std::uint32_t after = interposed.settings().after;
   Shape& shape = communicator.count_call(key);
   if (interposed.reports()) {
     if (shape.calls <= after) return {nullptr, Reason::first_calls};

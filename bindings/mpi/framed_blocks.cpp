@@ -19,8 +19,10 @@
 namespace tutti::interposer {
 namespace {
 
-/// In a header, in place of a length; in all frames of an alltoallv's rank and a scatterv's root.
+/// In a header, in place of a length: the block does not fit into a frame of any size, or only into
+/// a large one.  In an alltoallv and a scatterv, all frames of a rank say so of its longest block.
 constexpr std::uint64_t too_long = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t needs_large = too_long - 1;
 
 std::uint64_t header_of(const std::byte* frame) noexcept {
   std::uint64_t header;
@@ -133,6 +135,11 @@ struct FramedWay {
   Place place = {};
   int root = 0;
   bool is_root = false;
+  std::size_t frame_bytes = 0;
+
+  std::byte* frame(std::byte* frames, std::size_t rank) const noexcept {
+    return frames + rank * frame_bytes;
+  }
 };
 
 /// What became of a call.
@@ -143,20 +150,21 @@ struct Run {
   Reason reason = Reason::undefined;
 };
 
-/// Fills a frame, unless the block is too long.
-bool put_into(std::byte* frame, Side& side, std::size_t rank, const FramedWay& way, Run& run) {
-  const std::uint64_t bytes = side.bytes_of(rank);
-  if (bytes == too_long) return false;
+/// Fills a frame, and returns its header.  Where the block does not fit, that is all.
+std::uint64_t put_into(std::byte* frame, Side& side, std::size_t rank, const FramedWay& way,
+                       Run& run) {
+  std::uint64_t bytes = side.bytes_of(rank);
+  if (bytes != too_long && bytes > way.frame_bytes - frame_header_bytes) bytes = needs_large;
   set_header(frame, bytes);
+  if (bytes == 0 || bytes >= needs_large) return bytes;
   run.bytes += bytes;
-  if (bytes == 0) return true;
   std::byte* const into = frame + frame_header_bytes;
   if (side.elements().is_dense)
     std::memcpy(into, side.block_of(rank), bytes);
   else
     Elements(side.block_of(rank), static_cast<std::size_t>(side.count_of(rank)), side.type)
         .pack(into, bytes, way.communicator);
-  return true;
+  return bytes;
 }
 
 /// Empties a frame, as far as the block has room.
@@ -183,12 +191,13 @@ std::uint64_t copied_bytes_max() {
   return interposer().settings().bytes_max;
 }
 
-/// Whether a rank's block for itself is copied, or stays where it is.
-bool put_own(Side& side, std::size_t rank, Run& run) {
+/// The frame of a rank for itself holds nothing, but says if its block cannot be copied.
+std::uint64_t put_own(std::byte* frame, Side& side, std::size_t rank, Run& run) {
   const std::uint64_t bytes = side.bytes_of(rank, copied_bytes_max());
-  if (bytes == too_long) return false;
-  run.bytes += bytes;
-  return true;
+  const std::uint64_t header = bytes == too_long ? too_long : 0;
+  set_header(frame, header);
+  if (header == 0) run.bytes += bytes;
+  return header;
 }
 
 void copy_own(Side& from, Side& to, const FramedWay& way, Run& run) {
@@ -212,38 +221,39 @@ void copy_own(Side& from, Side& to, const FramedWay& way, Run& run) {
       .unpack(between.data(), number * to.elements().bytes, way.communicator);
 }
 
-/// Frames for all ranks.  Each says so if a block does not fit.
+/// Frames for all ranks.
 void put_all(std::byte* frames, Side& side, bool is_left, const FramedWay& way, Run& run) {
-  bool fits = !is_left;
-  for (std::size_t rank = 0; rank < way.place.rank_count && fits; ++rank) {
-    std::byte* const frame = frames + rank * frame_bytes;
-    if (rank != way.place.rank) {
-      fits = put_into(frame, side, rank, way, run);
-    } else {
-      set_header(frame, 0);
-      fits = put_own(side, rank, run);
-    }
+  std::uint64_t longest = is_left ? too_long : 0;
+  for (std::size_t rank = 0; rank < way.place.rank_count && longest != too_long; ++rank) {
+    std::byte* const frame = way.frame(frames, rank);
+    longest = std::max(longest, rank == way.place.rank ? put_own(frame, side, rank, run)
+                                                       : put_into(frame, side, rank, way, run));
   }
-  for (std::size_t rank = 0; rank < way.place.rank_count && !fits; ++rank)
-    set_header(frames + rank * frame_bytes, too_long);
-}
-
-void take_all(const std::byte* frames, Side& side, const FramedWay& way, Run& run) {
+  if (longest < needs_large) return;
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
-    take_from(frames + rank * frame_bytes, side, rank, way, run);
+    set_header(way.frame(frames, rank), longest);
 }
 
-/// Further calls of the kind are left to MPI.  All ranks decide so in the same call.
+/// The operation of these frames is not used any more.  All ranks decide so in the same call.
 void give_up(Shape& shape) {
-  shape.long_calls = long_calls_max;
+  shape.long_calls = long_calls_max;  // nor is that of larger ones
+  shape.is_refused = true;
+  forget_fast_ways_of_frames();
+}
+void outgrow(Shape& shape) {
+  shape.is_outgrown = true;
   shape.is_refused = true;
   forget_fast_ways_of_frames();
 }
 
-/// Counts calls in a row with long blocks, which all ranks see.
-void count_seen_by_all(Shape& shape, bool is_long) {
-  shape.long_calls = is_long ? shape.long_calls + 1 : 0;
+/// What all ranks have seen in the headers of a call.  Nothing, or why the call is left.
+std::optional<Reason> learn(Shape& shape, std::uint64_t longest) {
+  shape.long_calls = longest == too_long ? shape.long_calls + 1 : 0;
   if (shape.long_calls == long_calls_max) give_up(shape);
+  if (longest == too_long) return Reason::long_block;
+  if (longest != needs_large) return std::nullopt;
+  outgrow(shape);
+  return Reason::first_calls;  // of a kind with large frames
 }
 
 Run left(Run run, Reason reason) {
@@ -254,18 +264,19 @@ Run left(Run run, Reason reason) {
 
 Run run_alltoallv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   Shape& shape = *way.shape;
-  const std::size_t bytes = way.place.rank_count * frame_bytes;
+  const std::size_t bytes = way.place.rank_count * way.frame_bytes;
   std::byte* const sent = room(shape.source, bytes);
   std::byte* const received = room(shape.target, bytes);
   Run result;
   put_all(sent, *sides.gives, is_wrong_here, way, result);
   run(shape, sent, received, way.communicator);
-  bool is_long = false;
+  std::uint64_t longest = 0;
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
-    is_long = is_long || header_of(received + rank * frame_bytes) == too_long;
-  count_seen_by_all(shape, is_long);
-  if (is_long) return left(result, is_wrong_here ? Reason::undefined : Reason::long_block);
-  take_all(received, *sides.gets, way, result);
+    longest = std::max(longest, header_of(way.frame(received, rank)));
+  const std::optional<Reason> why_left = learn(shape, longest);
+  if (why_left) return left(result, is_wrong_here ? Reason::undefined : *why_left);
+  for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
+    take_from(way.frame(received, rank), *sides.gets, rank, way, result);
   if (!sides.keeps_own) copy_own(*sides.gives, *sides.gets, way, result);
   return result;
 }
@@ -273,17 +284,16 @@ Run run_alltoallv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
 Run run_scatterv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   Shape& shape = *way.shape;
   std::byte* sent = nullptr;
-  std::byte* const received = room(shape.target, frame_bytes);
+  std::byte* const received = room(shape.target, way.frame_bytes);
   Run result;
   if (way.is_root) {
-    sent = room(shape.source, way.place.rank_count * frame_bytes);
+    sent = room(shape.source, way.place.rank_count * way.frame_bytes);
     put_all(sent, *sides.gives, is_wrong_here, way, result);
   }
   run(shape, sent, received, way.communicator);
-  const bool is_long = header_of(received) == too_long;
-  count_seen_by_all(shape, is_long);
+  const std::optional<Reason> why_left = learn(shape, header_of(received));
   if (is_wrong_here) return left(result, Reason::undefined);
-  if (is_long) return left(result, Reason::long_block);
+  if (why_left) return left(result, *why_left);
   if (!way.is_root)
     take_from(received, *sides.gets, way.place.rank, way, result);
   else if (!sides.keeps_own)
@@ -346,48 +356,54 @@ int move_long(const LongBlock& from, const LongBlock& to, const FramedWay& way) 
 /// The root has the frames of all ranks, and MPI brings the long blocks.  Without a side nobody
 /// wants them; then they are truncated.  It receives one after the other, because MPICH reports an
 /// error of MPI_Wait to MPI_COMM_WORLD.
-void take_gathered(const std::byte* frames, Side* side, Side* own, const FramedWay& way, Run& run) {
+void take_gathered(std::byte* frames, Side* side, Side* own, const FramedWay& way, Run& run) {
+  Shape& shape = *way.shape;
   bool has_long = false;
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank) {
-    const std::byte* const frame = frames + rank * frame_bytes;
-    if (header_of(frame) != too_long) {
+    const std::byte* const frame = way.frame(frames, rank);
+    const std::uint64_t header = header_of(frame);
+    if (header < needs_large) {
       if (side != nullptr) take_from(frame, *side, rank, way, run);
       continue;
     }
-    has_long = true;
+    has_long = has_long || header == too_long;
+    shape.is_outgrown = shape.is_outgrown || header == needs_large;
     const LongBlock block = side == nullptr ? LongBlock{} : long_block_of(*side, rank);
     const int result = rank == way.place.rank ? move_long(long_block_of(*own, rank), block, way)
                                               : receive_long(block, static_cast<int>(rank), way);
     if (run.result == MPI_SUCCESS) run.result = result;
   }
-  way.shape->long_calls = has_long ? way.shape->long_calls + 1 : 0;
+  shape.long_calls = has_long ? shape.long_calls + 1 : 0;
 }
 
-/// The root alone has seen how often blocks are long.  It tells the others now and then.
-void agree_on_giving_up(const FramedWay& way) {
+/// The root alone has seen how long blocks are.  It tells the others in calls 1, 2, 4 and so on.
+void learn_from_root(const FramedWay& way) {
   Shape& shape = *way.shape;
-  ++shape.framed_calls;
-  if (shape.framed_calls < long_calls_max || !std::has_single_bit(shape.framed_calls)) return;
-  int is_enough = shape.long_calls >= long_calls_max;
-  own_mpi().Bcast(&is_enough, 1, handles().int32, way.root, way.communicator);
-  if (is_enough != 0) give_up(shape);
+  if (!std::has_single_bit(++shape.framed_calls)) return;
+  const bool is_enough = shape.long_calls >= long_calls_max;
+  int seen[2] = {shape.is_outgrown ? 1 : 0, is_enough ? 1 : 0};
+  own_mpi().Bcast(seen, 2, handles().int32, way.root, way.communicator);
+  if (seen[0] != 0)
+    outgrow(shape);
+  else if (seen[1] != 0)
+    give_up(shape);
 }
 
 Run run_gatherv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   Shape& shape = *way.shape;
-  std::byte* const sent = room(shape.source, frame_bytes);
+  std::byte* const sent = room(shape.source, way.frame_bytes);
   std::byte* const received =
-      way.is_root ? room(shape.target, way.place.rank_count * frame_bytes) : nullptr;
+      way.is_root ? room(shape.target, way.place.rank_count * way.frame_bytes) : nullptr;
   Run result;
-  bool fits = true;
-  set_header(sent, 0);
+  std::uint64_t header = 0;
   if (sides.gives && !is_wrong_here)
-    fits = way.is_root ? put_own(*sides.gives, way.place.rank, result)
-                       : put_into(sent, *sides.gives, way.place.rank, way, result);
-  if (!fits) {
-    set_header(sent, too_long);
+    header = way.is_root ? put_own(sent, *sides.gives, way.place.rank, result)
+                         : put_into(sent, *sides.gives, way.place.rank, way, result);
+  else
+    set_header(sent, header);
+  const bool fits = header < needs_large;
+  if (!fits)
     result.bytes = static_cast<std::uint64_t>(sides.gives->count) * sides.gives->elements().bytes;
-  }
   run(shape, sent, received, way.communicator);
   if (way.is_root) {
     take_gathered(received, is_wrong_here ? nullptr : &*sides.gets,
@@ -396,7 +412,7 @@ Run run_gatherv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   } else if (!fits) {
     result.result = send_long(long_block_of(*sides.gives, way.place.rank), way);
   }
-  agree_on_giving_up(way);
+  learn_from_root(way);
   return is_wrong_here ? left(result, Reason::undefined) : result;
 }
 
@@ -494,13 +510,18 @@ std::optional<int> take_slow(const BlockCall& call) {
   if (admission.communicator == nullptr) return leave_framed(call, admission.why_left);
   ProgramCommunicator& communicator = *admission.communicator;
   const Place place{static_cast<std::size_t>(communicator.rank()), communicator.rank_count()};
-  const bool is_large = frame_bytes > interposer().settings().bytes_max / place.rank_count;
-  ShapeKey key{.collective = call.collective, .element_bytes = 1, .element_count = frame_bytes};
+  const bool is_large = large_frame_bytes > interposer().settings().bytes_max / place.rank_count;
+  ShapeKey key{
+      .collective = call.collective, .element_bytes = 1, .element_count = small_frame_bytes};
   if (has_root(call.collective)) key.root = call.root;
+  const bool is_outgrown = communicator.has_outgrown(key);
+  if (is_outgrown) key.element_count = large_frame_bytes;
   const bool is_root = has_root(call.collective) && communicator.rank() == call.root;
   Sides sides = sides_of(call, is_root);
-  const Found found =
-      is_large ? Found{nullptr, Reason::large} : find_operation(communicator, key, false);
+  // Calls in small frames have been counted before.
+  const std::uint32_t after = is_outgrown ? 0 : interposer().settings().after;
+  const Found found = is_large ? Found{nullptr, Reason::large}
+                               : find_operation(communicator, key, false, {}, after);
   if (interposer().reports()) return report_framed(call, sides, place, found);
   if (found.shape == nullptr) return leave_framed(call, found.why_left);
   const FramedWay way{.shape = found.shape,
@@ -508,7 +529,8 @@ std::optional<int> take_slow(const BlockCall& call) {
                       .for_long_blocks = communicator.for_long_blocks(),
                       .place = place,
                       .root = call.root,
-                      .is_root = is_root};
+                      .is_root = is_root,
+                      .frame_bytes = key.element_count};
   const bool verifies = interposer().settings().mode == Mode::verify &&
                         !is_wrong(sides.gives, place.rank_count) &&
                         !is_wrong(sides.gets, place.rank_count);

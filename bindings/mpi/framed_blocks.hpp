@@ -2,10 +2,11 @@
 // travels in a frame of one size, behind a header with its length, so that one operation does all
 // calls of a communicator (and a root), and every call runs it.
 //
-// A longer block does not fit.  In an alltoallv every rank says in its frames for all ranks that
-// one of its blocks does not, and in a scatterv the root says so: all ranks then know it, and MPI
-// does this call.  Of a gatherv the root alone knows: there MPI sends the long block to the root,
-// over a communicator that the program does not know.  A rank's block for itself is copied.
+// A long block fits into no frame.  In an alltoallv every rank says in its frames for all ranks
+// that one of its blocks does not, and in a scatterv the root says so: all ranks then know it, and
+// MPI does this call.  In the same way all learn that they need larger frames.  Of a gatherv the
+// root alone knows: there MPI sends the long block to the root, over a communicator that the
+// program does not know.  A rank's block for itself is copied.
 #pragma once
 
 #include <mpi.h>
@@ -19,10 +20,13 @@
 
 namespace tutti::interposer {
 
-/// Counts and short lists fit, and a frame is copied in some nanoseconds.
-inline constexpr std::size_t frame_bytes = 256;
+/// Frames are small until a block does not fit, and large from then on.  A small one travels in the
+/// cache line of the word that announces it: an alltoallv of two ranks whose CPUs share no cache
+/// takes 0.35 us, and 0.42 in large frames.
+inline constexpr std::size_t small_frame_bytes = 56;
+inline constexpr std::size_t large_frame_bytes = 256;
 inline constexpr std::size_t frame_header_bytes = sizeof(std::uint64_t);
-inline constexpr std::size_t framed_bytes_max = frame_bytes - frame_header_bytes;
+inline constexpr std::size_t framed_bytes_max = large_frame_bytes - frame_header_bytes;
 
 /// So many calls of a kind in a row with long blocks, and all further ones are left to MPI.
 inline constexpr std::uint32_t long_calls_max = 8;

@@ -79,6 +79,12 @@ class ProgramCommunicator {
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
 
+  /// Whether calls of this kind need another one, with larger frames (framed_blocks).
+  bool has_outgrown(const ShapeKey& key) const {
+    const auto found = shapes_.find(key);
+    return found != shapes_.end() && found->second->is_refused && found->second->is_outgrown;
+  }
+
   /// Whether enough calls were made for an operation of this shape; `after` are the least.
   bool is_due(const Shape& shape, std::uint32_t after) const noexcept;
 

@@ -169,6 +169,7 @@ struct Shape {
   std::uint32_t long_calls = 0;    // the last so many calls had long blocks; of a gatherv the root
                                    // alone counts them
   std::uint64_t framed_calls = 0;  // of a gatherv: calls that its operations have done
+  bool is_outgrown = false;        // larger frames are needed; of a gatherv the root knows it first
 
   // Nonblocking calls alone.
   bool is_wanted = false;         // the next blocking call makes its operations

@@ -276,7 +276,7 @@ static void many_lengths(void) {
 /* ---- Blocks of which only some ranks know how long they are ------------------------------------
  */
 enum { long_block = 100 /* doubles, above what is taken */, place_of_block = long_block + 4 };
-typedef enum { all_short, one_long, all_long, own_long } lengths;
+typedef enum { all_short, all_middle, one_long, all_long, own_long } lengths;
 typedef double wide_buffer[2 * ranks_max * place_of_block];
 
 /* Symmetric, as a call in place has it. */
@@ -285,6 +285,7 @@ static int elements_between(int from, int to, int call, lengths which) {
   const int is_long =
       which == all_long || (which == own_long && from == to) ||
       (which == one_long && ((from == at && to == next) || (to == at && from == next)));
+  if (which == all_middle) return 20 + (from + to + call) % 5; /* doubles, for larger frames */
   return is_long ? long_block - (from + to + call) % 3 : (from + to + call) % 5;
 }
 
@@ -412,48 +413,61 @@ static struct framed {
 
 /* What the interposer knows of the calls of a kind, to which the root belongs. */
 typedef struct {
-  int calls, long_in_a_row, by_operation, is_given_up;
+  int calls, long_in_a_row, by_operation, needs_large, is_large, is_given_up;
 } history;
 
-/* Whether the rules say that the next call is taken. */
-static int is_taken(const struct framed* f, history* past, int is_long) {
+/* Whether the rules say that the next call is taken.  Its longest block is short, middle or long.
+ */
+static int is_taken(const struct framed* f, history* past, lengths longest) {
   enum { left_first = 3, long_calls_max = 8 };
   if (ranks == 1 || ++past->calls <= left_first || past->is_given_up) return 0;
-  past->long_in_a_row = is_long ? past->long_in_a_row + 1 : 0;
+  past->long_in_a_row = longest == all_long ? past->long_in_a_row + 1 : 0;
+  past->needs_large = past->needs_large || (longest == all_middle && !past->is_large);
   ++past->by_operation;
-  const int is_looked_at =
-      !f->is_taken_when_long || (past->by_operation & (past->by_operation - 1)) == 0;
-  if (is_looked_at && past->long_in_a_row >= long_calls_max) past->is_given_up = 1;
-  return f->is_taken_when_long || !is_long;
+  if (!f->is_taken_when_long || (past->by_operation & (past->by_operation - 1)) == 0) {
+    if (past->needs_large) {
+      past->is_large = 1;
+      past->needs_large = past->long_in_a_row = past->by_operation = 0;
+      return f->is_taken_when_long;
+    }
+    past->is_given_up = past->long_in_a_row >= long_calls_max;
+  }
+  return f->is_taken_when_long || longest != all_long;
 }
 
 static void expect_taken(const struct framed* f, history* past, int count, const lengths* which) {
   const unsigned long long before = calls_taken(f->name);
   unsigned long long expected = 0;
   for (int call = 0; call < count; ++call) {
-    int is_long = 0;
+    int most = 0;
     for (int from = 0; from < ranks; ++from)
       for (int to = 0; to < ranks; ++to)
         if (from != to && (!f->is_rooted || root_of_calls == (f->is_taken_when_long ? to : from)))
-          is_long = is_long || elements_between(from, to, call, which[call]) > 8;
+          if (elements_between(from, to, call, which[call]) > most)
+            most = elements_between(from, to, call, which[call]);
     f->call(call, which[call]);
-    expected += (unsigned)is_taken(f, past, is_long);
+    expected += (unsigned)is_taken(f, past,
+                                   most > 31  ? all_long
+                                   : most > 6 ? all_middle
+                                              : all_short);
     CHECK(calls_taken(f->name) - before == expected, "%s: %llu of %d calls were taken, not %llu",
           f->name, calls_taken(f->name) - before, call + 1, expected);
   }
 }
 
-/* Short and long calls take turns; those that are long again and again are left to MPI at last. */
+/* Short, longer and long calls take turns; those that are long again and again are left to MPI at
+ * last. */
 static void framed_blocks(void) {
-  static const lengths mixed[] = {all_short, all_long, all_short, all_short, one_long, own_long,
-                                  all_short, one_long, own_long,  all_long,  all_short};
+  static const lengths mixed[] = {all_short, all_long,  all_short,  all_short,  one_long,
+                                  own_long,  all_short, one_long,   all_middle, all_middle,
+                                  all_short, all_long,  all_middle, own_long,   all_short};
   enum { mixed_calls = sizeof mixed / sizeof *mixed, long_calls = 14, more_calls = 3 };
   lengths more[long_calls + more_calls];
   for (int call = 0; call < long_calls + more_calls; ++call)
     more[call] = call < long_calls ? all_long : all_short;
   for (int f = 0; f < 3; ++f)
     for (int root = 0; root < (framed[f].is_rooted ? ranks : 1); root = next_root(root)) {
-      history past = {0, 0, 0, 0};
+      history past = {0, 0, 0, 0, 0, 0};
       root_of_calls = root;
       expect_taken(&framed[f], &past, mixed_calls, mixed);
       if (root == 0) expect_taken(&framed[f], &past, long_calls + more_calls, more);
