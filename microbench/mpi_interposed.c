@@ -20,6 +20,12 @@ enum side { mpi, interposed, native, sides };
 /* MPI's own functions.  A look-up in its library itself passes by what is preloaded. */
 static int (*own_allreduce)(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);
 static int (*own_barrier)(MPI_Comm);
+static int (*own_alltoallv)(const void*, const int*, const int*, MPI_Datatype, void*, const int*,
+                            const int*, MPI_Datatype, MPI_Comm);
+static int (*own_gatherv)(const void*, int, MPI_Datatype, void*, const int*, const int*,
+                          MPI_Datatype, int, MPI_Comm);
+static int (*own_scatterv)(const void*, const int*, const int*, MPI_Datatype, void*, int,
+                           MPI_Datatype, int, MPI_Comm);
 static int (*own_iallreduce)(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request*);
 static int (*own_wait)(MPI_Request*, MPI_Status*);
 static int (*own_start)(MPI_Request*);
@@ -30,8 +36,10 @@ static MPI_Request persistent[2];
 static tutti_exchange* exchange;
 static tutti_context* context;
 static tutti_communicator* communicator;
-static tutti_operation *allreduce_of_tutti, *barrier_of_tutti;
+static tutti_operation *allreduce_of_tutti, *barrier_of_tutti, *alltoall_of_tutti, *gather_of_tutti,
+    *scatter_of_tutti;
 static double mine = 1, sum;
+static double source_blocks[2] = {1, 2}, target_blocks[2]; /* of two ranks */
 
 static void fail(const char* what) {
   fprintf(stderr, "interposed: %s\n", what);
@@ -55,6 +63,11 @@ static void find_own_functions(void) {
   if (library == NULL) fail("no library of MPI is loaded");
   *(void**)&own_allreduce = dlsym(library, "PMPI_Allreduce");
   *(void**)&own_barrier = dlsym(library, "PMPI_Barrier");
+  *(void**)&own_alltoallv = dlsym(library, "PMPI_Alltoallv");
+  *(void**)&own_gatherv = dlsym(library, "PMPI_Gatherv");
+  *(void**)&own_scatterv = dlsym(library, "PMPI_Scatterv");
+  if (own_alltoallv == NULL || own_gatherv == NULL || own_scatterv == NULL)
+    fail("MPI has no PMPI_Alltoallv, PMPI_Gatherv or PMPI_Scatterv");
   *(void**)&own_iallreduce = dlsym(library, "PMPI_Iallreduce");
   *(void**)&own_wait = dlsym(library, "PMPI_Wait");
   *(void**)&own_start = dlsym(library, "PMPI_Start");
@@ -72,11 +85,22 @@ static void make_native_operations(void) {
       .target = &sum,
       .element_count = 1,
       .reduction = {.which = TUTTI_SUM, .type = TUTTI_DOUBLE}};
+  const tutti_alltoall_arguments all_to_all = {.struct_size = sizeof all_to_all,
+                                               .source = source_blocks,
+                                               .target = target_blocks,
+                                               .bytes = sizeof(double)};
+  const tutti_gather_arguments rooted = {.struct_size = sizeof rooted,
+                                         .source = source_blocks,
+                                         .target = target_blocks,
+                                         .bytes = sizeof(double)};
   if (tutti_mpi_exchange(MPI_COMM_WORLD, 0, &exchange, &failure) != TUTTI_OK ||
       tutti_context_create(&options, &context, &failure) != TUTTI_OK ||
       tutti_communicator_create(context, exchange, &communicator, &failure) != TUTTI_OK ||
       tutti_allreduce_init(communicator, &arguments, &allreduce_of_tutti, &failure) != TUTTI_OK ||
-      tutti_barrier_init(communicator, NULL, &barrier_of_tutti, &failure) != TUTTI_OK)
+      tutti_barrier_init(communicator, NULL, &barrier_of_tutti, &failure) != TUTTI_OK ||
+      tutti_alltoall_init(communicator, &all_to_all, &alltoall_of_tutti, &failure) != TUTTI_OK ||
+      tutti_gather_init(communicator, &rooted, &gather_of_tutti, &failure) != TUTTI_OK ||
+      tutti_scatter_init(communicator, &rooted, &scatter_of_tutti, &failure) != TUTTI_OK)
     fail(failure.text);
 }
 
@@ -100,6 +124,34 @@ static void barriers(enum side side, int count) {
       run_native(barrier_of_tutti);
     else
       (side == mpi ? own_barrier : MPI_Barrier)(MPI_COMM_WORLD);
+}
+
+/* Blocks of which only some ranks know how long they are; tutti's own have one length. */
+static const int ones[] = {1, 1}, places[] = {0, 1};
+
+static void alltoallvs(enum side side, int count) {
+  for (int call = 0; call < count; ++call)
+    if (side == native)
+      run_native(alltoall_of_tutti);
+    else
+      (side == mpi ? own_alltoallv : MPI_Alltoallv)(source_blocks, ones, places, MPI_DOUBLE,
+                                                    target_blocks, ones, places, MPI_DOUBLE,
+                                                    MPI_COMM_WORLD);
+}
+
+/* There and back, so that no rank is ahead. */
+static void gathervs_and_scattervs(enum side side, int count) {
+  for (int call = 0; call < count; ++call) {
+    if (side == native) {
+      run_native(gather_of_tutti);
+      run_native(scatter_of_tutti);
+      continue;
+    }
+    (side == mpi ? own_gatherv : MPI_Gatherv)(source_blocks, 1, MPI_DOUBLE, target_blocks, ones,
+                                              places, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    (side == mpi ? own_scatterv : MPI_Scatterv)(source_blocks, ones, places, MPI_DOUBLE,
+                                                target_blocks, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  }
 }
 
 static void nonblocking(enum side side, int count) {
@@ -225,11 +277,16 @@ int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (argument_count > 1 && strcmp(arguments[1], "smoke") == 0) blocks = 2;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks != 2) fail("expected 2 ranks; start it by interposer.sh");
   find_own_functions();
   make_native_operations();
   const char* const targets = " (targets: at most 1.15, at least 1.7)";
   compare_sides("MPI_Allreduce 8", allreduces, targets);
   compare_sides("MPI_Barrier", barriers, targets);
+  compare_sides("MPI_Alltoallv 8", alltoallvs, "");
+  compare_sides("Gatherv+Scatterv", gathervs_and_scattervs, "");
   for (int call = 0; call < 8; ++call) { /* a blocking call makes the operations */
     nonblocking(interposed, 1);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -239,7 +296,8 @@ int main(int argument_count, char** arguments) {
   if (has_persistent) compare_sides("MPI_Start 8", starts, "");
   const unsigned long long least = (unsigned long long)blocks * batches * calls;
   if (calls_taken("MPI_Allreduce") < least || calls_taken("MPI_Barrier") < least ||
-      calls_taken("MPI_Iallreduce") < least ||
+      calls_taken("MPI_Iallreduce") < least || calls_taken("MPI_Alltoallv") < least ||
+      calls_taken("MPI_Gatherv") < least || calls_taken("MPI_Scatterv") < least ||
       (has_persistent && calls_taken("MPI_Allreduce_init") < least))
     fail("calls were left to MPI; the environment may say so (TUTTI_MPI)");
   measure(passing, 2);
@@ -250,6 +308,9 @@ int main(int argument_count, char** arguments) {
   run_native(barrier_of_tutti);
   tutti_operation_free(allreduce_of_tutti);
   tutti_operation_free(barrier_of_tutti);
+  tutti_operation_free(alltoall_of_tutti);
+  tutti_operation_free(gather_of_tutti);
+  tutti_operation_free(scatter_of_tutti);
   tutti_communicator_free(communicator);
   tutti_context_free(context);
   tutti_exchange_free(exchange);

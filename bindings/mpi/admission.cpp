@@ -45,9 +45,8 @@ Admission admit(Collective collective, MPI_Comm handle, int root) {
 }
 
 Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, bool is_in_place,
-                     const std::vector<std::size_t>& blocks) {
+                     const std::vector<std::size_t>& blocks, std::uint32_t after) {
   Interposer& interposed = interposer();
-  const std::uint32_t after = interposed.settings().after;
   Shape& shape = communicator.count_call(key);
   if (interposed.reports()) {
     if (shape.calls <= after) return {nullptr, Reason::first_calls};
@@ -62,8 +61,9 @@ Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, boo
       interposed.make_operation(communicator, shape, is_in_place);
     }
   }
+  if (shape.is_refused)
+    return {nullptr, shape.long_calls > 0 ? Reason::long_block : Reason::refused};
   if (shape.has_operation()) return {&shape};
-  if (shape.is_refused) return {nullptr, Reason::refused};
   if (communicator.passing() != Passing::no) return {nullptr, reason_of(communicator.passing())};
   return {nullptr, Reason::first_calls};
 }

@@ -31,10 +31,11 @@ struct Found {
   Report::Kind* reported_as = nullptr;  // with Reason::reported
 };
 /// Counts the call.  If enough such calls have been counted, a blocking call makes the operation,
-/// for calls in place if `is_in_place`; `blocks` is as in Shape.  A nonblocking call only asks for
-/// it, and the next blocking call makes it.
+/// for calls in place if `is_in_place`; `blocks` is as in Shape; `after` are the calls that are
+/// left.  A nonblocking call only asks for it, and the next blocking call makes it.
 Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, bool is_in_place,
-                     const std::vector<std::size_t>& blocks = {});
+                     const std::vector<std::size_t>& blocks = {},
+                     std::uint32_t after = interposer().settings().after);
 
 /// Counts a call that is left to MPI, and starts timing it if reporting is on.  The payload is
 /// `payload`, or is computed from the call where that is absent.  Returns false, because the call

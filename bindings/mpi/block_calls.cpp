@@ -183,13 +183,6 @@ bool take_reduce_scatter_block(const void* source, void* target, std::int64_t co
   return take_blocks(reduce_scatter_call(source, target, count, type, op, communicator));
 }
 
-bool leave_unknown_counts(Collective collective) noexcept {
-  Interposer& interposed = interposer();
-  const bool is_looked_at = interposed.takes_calls() || interposed.reports();
-  return leave(BlockCall{.collective = collective},
-               is_looked_at ? Reason::counts : interposed.why_not());
-}
-
 void forget_fast_ways_of_blocks() noexcept {
   for (FastBlocks& last : last_ways) last.way = {};
 }

@@ -1,5 +1,5 @@
-// The collectives of blocks that are taken, and those that are left because only some ranks know
-// how long blocks are.  Each function returns whether it took the call, as in calls.hpp.
+// The collectives of blocks of which all ranks know how long they are (the others: framed_blocks).
+// Each function returns whether it took the call, as in calls.hpp.
 #pragma once
 
 #include <mpi.h>
@@ -34,17 +34,6 @@ bool take_reduce_scatter_c(const void* source, void* target, const MPI_Count* co
                            MPI_Datatype type, MPI_Op op, MPI_Comm communicator) noexcept;
 bool take_reduce_scatter_block(const void* source, void* target, std::int64_t count,
                                MPI_Datatype type, MPI_Op op, MPI_Comm communicator) noexcept;
-
-/// Counts a call of a gatherv, scatterv or alltoallv, which MPI does.
-bool leave_unknown_counts(Collective collective) noexcept;
-
-template <Collective collective>
-struct LeaveUnknownCounts {
-  template <class... Arguments>
-  bool operator()(Arguments...) const noexcept {
-    return leave_unknown_counts(collective);
-  }
-};
 
 /// As forget_fast_ways(), which calls it.
 void forget_fast_ways_of_blocks() noexcept;

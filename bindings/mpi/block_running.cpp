@@ -165,12 +165,12 @@ Operation make_block_operation(Communicator& communicator, Shape& shape) {
   if (collective == Collective::allgatherv)
     return allgatherv(communicator,
                       {.source = source, .target = target, .blocks = {.bytes = shape.blocks}});
-  if (collective == Collective::alltoall)
+  if (collective == Collective::alltoall || collective == Collective::alltoallv)
     return alltoall(communicator, {.source = source, .target = target, .bytes = key.element_count});
-  if (collective == Collective::gather)
+  if (collective == Collective::gather || collective == Collective::gatherv)
     return gather(communicator,
                   {.source = source, .target = target, .bytes = key.element_count, .root = root});
-  if (collective == Collective::scatter)
+  if (collective == Collective::scatter || collective == Collective::scatterv)
     return scatter(communicator,
                    {.source = source, .target = target, .bytes = key.element_count, .root = root});
   return reduce_scatter(communicator,

@@ -24,6 +24,14 @@ class Numbers {
     result.long_ = static_cast<const std::int64_t*>(numbers);
     return result;
   }
+  /// Likewise, of whichever type.
+  template <class Number>
+  static Numbers of(const Number* numbers) {
+    if constexpr (sizeof(Number) == sizeof(std::int64_t))
+      return of_64_bits(numbers);
+    else
+      return Numbers(numbers);
+  }
   std::int64_t operator[](std::size_t rank) const noexcept {
     return short_ != nullptr ? short_[rank] : long_[rank];
   }
@@ -53,8 +61,11 @@ struct BlockCall {
   Collective collective;
   BlockBuffer source = {};
   BlockBuffer target = {};
-  Numbers counts = {};         // of the target of an allgatherv, and of a reduce_scatter
-  Numbers displacements = {};  // of the target of an allgatherv
+  Numbers source_counts = {};         // of an alltoallv and of a scatterv's root
+  Numbers source_displacements = {};  // likewise
+  Numbers counts = {};         // of the target of an allgatherv, alltoallv and gatherv, and of a
+                               // reduce_scatter
+  Numbers displacements = {};  // of that target
   MPI_Op op{};
   int root = 0;
   MPI_Comm communicator{};

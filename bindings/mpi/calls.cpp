@@ -2,6 +2,7 @@
 
 #include "admission.hpp"
 #include "block_calls.hpp"
+#include "framed_blocks.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
@@ -182,6 +183,7 @@ bool take_exscan(const void* source, void* target, std::int64_t count, MPI_Datat
 
 void forget_fast_ways() noexcept {
   forget_fast_ways_of_blocks();
+  forget_fast_ways_of_frames();
   forget_fast_ways_of_requests();
   last_calls = {};
 }

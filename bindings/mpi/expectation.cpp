@@ -32,10 +32,13 @@ std::optional<tune::Collective> priced_as(Collective collective) {
     case Collective::allgatherv:
       return tune::Collective::allgather;
     case Collective::alltoall:
+    case Collective::alltoallv:
       return tune::Collective::alltoall;
     case Collective::gather:
+    case Collective::gatherv:
       return tune::Collective::gather;
     case Collective::scatter:
+    case Collective::scatterv:
       return tune::Collective::scatter;
     case Collective::reduce_scatter:
     case Collective::reduce_scatter_block:
@@ -44,9 +47,6 @@ std::optional<tune::Collective> priced_as(Collective collective) {
       return tune::Collective::scan;
     case Collective::exscan:
       return tune::Collective::exscan;
-    case Collective::alltoallv:
-    case Collective::gatherv:
-    case Collective::scatterv:
     case Collective::ibarrier:  // what a nonblocking call takes is not what its collective takes
     case Collective::iallreduce:
     case Collective::ibroadcast:

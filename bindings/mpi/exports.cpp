@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "block_calls.hpp"
 #include "calls.hpp"
 #include "counters.h"
+#include "framed_blocks.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
@@ -63,12 +65,22 @@ struct Again<int (*)(Arguments...)> {
   }
 };
 
+/// Returns the result of a call that was taken, where that may be an error or is none.
+inline std::optional<int> result_of(bool is_taken) noexcept {
+  return is_taken ? std::optional(MPI_SUCCESS) : std::nullopt;
+}
+inline std::optional<int> result_of(std::optional<int> result) noexcept {
+  return result;
+}
+
 /// Takes the call whose arguments are those of MPI's `function`, or passes it on to that.
 template <class Take, class... Arguments>
 [[gnu::noinline]] int take_or_pass(Take take, int (*function)(Arguments...),
                                    WordFor<Arguments>... words) {
   const bool is_new = !is_passing;
-  if (is_new && take(argument<Arguments>(words)...)) return MPI_SUCCESS;
+  if (is_new)
+    if (const std::optional<int> result = result_of(take(argument<Arguments>(words)...)))
+      return *result;
   if (function == nullptr) return MPI_ERR_UNSUPPORTED_OPERATION;  // the MPI that runs has none
   const Passage passage;
   const auto whole_words = reinterpret_cast<void (*)()>(function);
@@ -122,17 +134,13 @@ template <class Take, class... Arguments>
   return take_or_pass(take_##collective, mpi().name, __VA_ARGS__);
 #define TUTTI_TAKE(mpi, name, collective, ...) \
   return take_or_pass(take_##collective, mpi().name, __VA_ARGS__);
-#define TUTTI_LEAVE(mpi, name, collective, ...) \
-  return take_or_pass(LeaveUnknownCounts<Collective::collective>{}, mpi().name, __VA_ARGS__);
 
 // The name, what takes it, and how many arguments it has.  AGAIN: a call that is the one before
-// again is taken without looking anything up.  LEFT: the call is counted, and left to MPI.
+// again is taken without looking anything up.
 #define TUTTI_MPI_EXPORT_AGAIN(name, collective, number) \
   TUTTI_MPI_EXPORT_BY(TUTTI_TAKE_AGAIN_OR_TAKE, name, collective, number)
 #define TUTTI_MPI_EXPORT(name, collective, number) \
   TUTTI_MPI_EXPORT_BY(TUTTI_TAKE, name, collective, number)
-#define TUTTI_MPI_EXPORT_LEFT(name, collective, number) \
-  TUTTI_MPI_EXPORT_BY(TUTTI_LEAVE, name, collective, number)
 
 // Likewise, and the form with large counts, where MPI has it.
 #if MPI_VERSION >= 4
@@ -154,11 +162,11 @@ TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Exscan, exscan, 6)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Allgather, allgather, 7)
 TUTTI_OR_LARGE(TUTTI_MPI_EXPORT, Allgatherv, allgatherv, 8)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Alltoall, alltoall, 7)
-TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_LEFT, Alltoallv, alltoallv, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Alltoallv, alltoallv, 9)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Gather, gather, 8)
-TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_LEFT, Gatherv, gatherv, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Gatherv, gatherv, 9)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Scatter, scatter, 8)
-TUTTI_AND_LARGE(TUTTI_MPI_EXPORT_LEFT, Scatterv, scatterv, 9)
+TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Scatterv, scatterv, 9)
 TUTTI_OR_LARGE(TUTTI_MPI_EXPORT, Reduce_scatter, reduce_scatter, 6)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Reduce_scatter_block, reduce_scatter_block, 6)
 TUTTI_MPI_EXPORT(Ibarrier, ibarrier, 2)
@@ -166,7 +174,8 @@ TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Iallreduce, iallreduce, 7)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Ibcast, ibroadcast, 6)
 TUTTI_AND_LARGE(TUTTI_MPI_EXPORT, Ireduce, ireduce, 8)
 
-// Persistent collectives, by the prefix that this MPI has for them.
+// Persistent collectives, by the prefix that this MPI has for them.  LEFT: the call is counted, and
+// left to MPI.
 #define TUTTI_LEAVE_INIT(mpi, name, collective, ...) \
   return take_or_pass(LeavePersistent<Collective::collective>{}, mpi().name, __VA_ARGS__);
 #define TUTTI_TEXT_OF(prefix) #prefix "_"

@@ -22,6 +22,7 @@ struct Handles {
   MPI_Comm world = TUTTI_MPI_HANDLE(MPI_Comm, MPI_COMM_WORLD, comm_world);
   MPI_Comm self = TUTTI_MPI_HANDLE(MPI_Comm, MPI_COMM_SELF, comm_self);
   MPI_Comm no_comm = TUTTI_MPI_HANDLE(MPI_Comm, MPI_COMM_NULL, comm_null);
+  MPI_Errhandler errors_return = TUTTI_MPI_HANDLE(MPI_Errhandler, MPI_ERRORS_RETURN, errors_return);
   MPI_Datatype byte = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_BYTE, byte);
   MPI_Datatype int32 = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_INT, int);
   MPI_Datatype int64 = TUTTI_MPI_HANDLE(MPI_Datatype, MPI_INT64_T, int64_t);

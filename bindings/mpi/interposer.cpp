@@ -77,8 +77,8 @@ const char* name_of(Reason reason) {
       return "layout of the type";
     case Reason::refused:
       return "no operation can be made";
-    case Reason::counts:
-      return "counts are known to some ranks alone";
+    case Reason::long_block:
+      return "blocks above 248 bytes";
     case Reason::not_persistent:
       return "no persistent operation of this kind";
     case Reason::requests:

@@ -35,7 +35,7 @@ enum class Reason : std::uint8_t {
   undefined,       // MPI defines no such reduction: it says so itself
   layout,          // a type of which elements begin before their address
   refused,         // tutti can make no operation for it
-  counts,          // how much others contribute is known to some ranks alone
+  long_block,      // of an alltoallv or scatterv, where only some ranks know how long blocks are
   not_persistent,  // an MPI_..._init of which tutti has no persistent operation
   requests,        // too many persistent requests of the communicator
   no_progress,     // nonblocking, and MPI would not let tutti go on while it waits

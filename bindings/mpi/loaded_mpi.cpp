@@ -68,6 +68,7 @@ MpiFunctions functions_of(const char* first) {
   TUTTI_MPI_USED(TUTTI_MPI_FIND)
   // An MPI without them has no callers of them.
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_FIND_IF_THERE)
+  TUTTI_MPI_USED_LARGE(TUTTI_MPI_FIND_IF_THERE)
 #define TUTTI_MPI_FIND_INIT(name)                              \
   functions.name = reinterpret_cast<decltype(functions.name)>( \
       function_of_mpi(named(#name, TUTTI_TEXT(TUTTI_MPI_INIT_PREFIX))));

@@ -118,6 +118,15 @@
 #else
 #define TUTTI_MPI_INIT_LARGE(X)
 #endif
+// It calls them itself where the program has called a form with large counts.
+#if MPI_VERSION >= 4
+#define TUTTI_MPI_USED_LARGE(X) \
+  X(Recv_c)                     \
+  X(Send_c)                     \
+  X(Sendrecv_c)
+#else
+#define TUTTI_MPI_USED_LARGE(X)
+#endif
 // What it calls itself.
 #define TUTTI_MPI_USED(X)  \
   X(Abort)                 \
@@ -125,13 +134,16 @@
   X(Comm_create_keyval)    \
   X(Comm_free)             \
   X(Comm_free_keyval)      \
+  X(Comm_get_errhandler)   \
   X(Comm_get_name)         \
   X(Comm_group)            \
   X(Comm_rank)             \
   X(Comm_set_attr)         \
+  X(Comm_set_errhandler)   \
   X(Comm_size)             \
   X(Comm_split)            \
   X(Comm_test_inter)       \
+  X(Errhandler_free)       \
   X(Grequest_complete)     \
   X(Grequest_start)        \
   X(Group_free)            \
@@ -140,9 +152,11 @@
   X(Op_commutative)        \
   X(Pack)                  \
   X(Query_thread)          \
+  X(Recv)                  \
   X(Recv_init)             \
   X(Reduce_local)          \
   X(Send)                  \
+  X(Sendrecv)              \
   X(Status_set_cancelled)  \
   X(Status_set_elements)   \
   X(Test)                  \
@@ -172,6 +186,7 @@ struct MpiFunctions {
   TUTTI_MPI_TAKEN_LARGE(TUTTI_MPI_MEMBER)
   TUTTI_MPI_INFORMS(TUTTI_MPI_MEMBER)
   TUTTI_MPI_USED(TUTTI_MPI_MEMBER)
+  TUTTI_MPI_USED_LARGE(TUTTI_MPI_MEMBER)
 #undef TUTTI_MPI_MEMBER
 #undef TUTTI_MPI_INIT_MEMBER
 };

@@ -63,14 +63,14 @@ Operation make(Communicator& communicator, Shape& shape, bool is_in_place) {
     case Collective::allgather:
     case Collective::allgatherv:
     case Collective::alltoall:
+    case Collective::alltoallv:
     case Collective::gather:
+    case Collective::gatherv:
     case Collective::scatter:
+    case Collective::scatterv:
     case Collective::reduce_scatter:
     case Collective::reduce_scatter_block:
       return make_block_operation(communicator, shape);
-    case Collective::alltoallv:
-    case Collective::gatherv:
-    case Collective::scatterv:
     case Collective::allgather_init:
     case Collective::allgatherv_init:
     case Collective::alltoall_init:
@@ -150,6 +150,7 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vo
   if (!communicator_) return;
   drop_the_oldest(1, shape);
   try_to_make(shape, [&] {
+    if (shape.key.collective == Collective::gatherv) make_way_for_long_blocks();
     shape.operation.emplace(make(*communicator_, shape, is_in_place));
     shape.last_source = shape.last_target = nullptr;
     ++operations_;
@@ -242,12 +243,38 @@ void ProgramCommunicator::adopt(Context* context, Vote vote) {
   }
 }
 
+void ProgramCommunicator::make_way_for_long_blocks() {
+  const MpiFunctions& mpi = own_mpi();
+  if (for_long_blocks_ != handles().no_comm) return;
+  // A program that has used up what MPI has of communicators hears nothing of it.
+  MPI_Errhandler of_program{};
+  mpi.Comm_get_errhandler(handle_, &of_program);
+  mpi.Comm_set_errhandler(handle_, handles().errors_return);
+  const int is_made = mpi.Comm_split(handle_, 0, rank_, &for_long_blocks_) == MPI_SUCCESS;
+  mpi.Comm_set_errhandler(handle_, of_program);
+  mpi.Errhandler_free(&of_program);
+  int are_all_made = 0;
+  mpi.Allreduce(&is_made, &are_all_made, 1, handles().int32, handles().min, handle_);
+  if (is_made == 0) for_long_blocks_ = handles().no_comm;
+  if (are_all_made == 0) {
+    free_way_for_long_blocks();
+    throw Error(ErrorCode::limit_exceeded, "MPI makes no further communicator, for long blocks");
+  }
+  mpi.Comm_set_errhandler(for_long_blocks_, handles().errors_return);
+}
+
+void ProgramCommunicator::free_way_for_long_blocks() noexcept {
+  if (for_long_blocks_ != handles().no_comm) own_mpi().Comm_free(&for_long_blocks_);
+  for_long_blocks_ = handles().no_comm;
+}
+
 void ProgramCommunicator::drop_the_oldest(std::size_t count, const Shape& but) {
+  const auto age = [](const Shape& shape) { return shape.is_refused ? 0 : shape.last_used; };
   while (operations_ + count > operations_max) {
     Shape* oldest = nullptr;
     for (auto& [key, shape] : shapes_)
       if (shape->has_operation() && shape.get() != &but &&
-          (oldest == nullptr || shape->last_used < oldest->last_used))
+          (oldest == nullptr || age(*shape) < age(*oldest)))
         oldest = shape.get();
     if (oldest == nullptr) return;
     // All ranks have made the calls that are in flight, because they make this one.

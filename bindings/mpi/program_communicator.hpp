@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "handles.hpp"
 #include "persistent_operations.hpp"
 #include "shape.hpp"
 #include "tutti/communicator.hpp"
@@ -53,6 +54,9 @@ enum class Passing : std::uint8_t {
 class ProgramCommunicator {
  public:
   explicit ProgramCommunicator(MPI_Comm handle);
+  ~ProgramCommunicator() { free_way_for_long_blocks(); }
+  ProgramCommunicator(const ProgramCommunicator&) = delete;
+  ProgramCommunicator& operator=(const ProgramCommunicator&) = delete;
 
   MPI_Comm handle() const noexcept { return handle_; }
   std::int32_t rank() const noexcept { return rank_; }
@@ -75,6 +79,12 @@ class ProgramCommunicator {
   /// The kind of a call that is being made, one more of which is counted.
   Shape& count_call(const ShapeKey& key);
 
+  /// Whether calls of this kind need another one, with larger frames (framed_blocks).
+  bool has_outgrown(const ShapeKey& key) const {
+    const auto found = shapes_.find(key);
+    return found != shapes_.end() && found->second->is_refused && found->second->is_outgrown;
+  }
+
   /// Whether enough calls were made for an operation of this shape; `after` are the least.
   bool is_due(const Shape& shape, std::uint32_t after) const noexcept;
 
@@ -92,7 +102,11 @@ class ProgramCommunicator {
   void drop_operations() noexcept {
     shapes_.clear();
     persistent_.clear();
+    free_way_for_long_blocks();
   }
+
+  /// By which MPI sends long blocks of a gatherv; made with the operation of the first one.
+  MPI_Comm for_long_blocks() const noexcept { return for_long_blocks_; }
 
   /// A nonblocking call is local: it wants operations, and the next blocking call on the
   /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
@@ -105,6 +119,9 @@ class ProgramCommunicator {
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
+  /// Collective; throws on all ranks or none.
+  void make_way_for_long_blocks();
+  void free_way_for_long_blocks() noexcept;
   void adopt(Context* context, Vote vote);
   /// Makes room for so many more operations.
   void drop_the_oldest(std::size_t count, const Shape& but);
@@ -112,6 +129,7 @@ class ProgramCommunicator {
   void try_to_make(Shape& shape, Make&& make);
 
   MPI_Comm handle_;
+  MPI_Comm for_long_blocks_ = handles().no_comm;
   std::int32_t rank_ = 0;
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;

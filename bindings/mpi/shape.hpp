@@ -75,7 +75,12 @@ constexpr Collective blocking(Collective collective) noexcept {
 constexpr bool has_root(Collective collective) noexcept {
   const Collective as = blocking(collective);
   return as == Collective::broadcast || as == Collective::reduce || as == Collective::gather ||
-         as == Collective::scatter;
+         as == Collective::gatherv || as == Collective::scatter || as == Collective::scatterv;
+}
+/// Whether only some ranks know how long blocks are (framed_blocks).
+constexpr bool is_framed(Collective collective) noexcept {
+  return collective == Collective::alltoallv || collective == Collective::gatherv ||
+         collective == Collective::scatterv;
 }
 /// Whether elements are combined, and not only passed on.
 constexpr bool combines(Collective collective) noexcept {
@@ -148,7 +153,7 @@ struct Shape {
   std::uint64_t calls = 0;      // that were taken or passed
   std::uint64_t last_used = 0;  // which call of the communicator
   std::uint64_t& all_calls;
-  bool is_refused = false;   // no operation can be made
+  bool is_refused = false;   // no operation can be made, or it is not used any more
   bool was_dropped = false;  // its operation, for others
   std::optional<Operation> operation;
   const void* last_source = nullptr;  // of the operation: it starts faster on the same buffers
@@ -159,6 +164,12 @@ struct Shape {
   MPI_Datatype type_of_call{};
   MPI_Op op_of_call{};
   std::vector<std::byte> source, target;  // where the program's buffers cannot be used
+
+  // Kinds that are framed alone.
+  std::uint32_t long_calls = 0;    // the last so many calls had long blocks; of a gatherv the root
+                                   // alone counts them
+  std::uint64_t framed_calls = 0;  // of a gatherv: calls that its operations have done
+  bool is_outgrown = false;        // larger frames are needed; of a gatherv the root knows it first
 
   // Nonblocking calls alone.
   bool is_wanted = false;         // the next blocking call makes its operations

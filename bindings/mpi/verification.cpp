@@ -7,6 +7,7 @@
 #include "after_call.hpp"
 #include "calls.hpp"
 #include "elements.hpp"
+#include "framed_blocks.hpp"
 #include "handles.hpp"
 #include "interposer.hpp"
 #include "loaded_mpi.hpp"
@@ -47,7 +48,8 @@ SomeCall begin(const SomeCall& call, const More&... more) {
 
 /// Where the block of a rank begins in the target.
 const void* block_in_target(const BlockCall& call, std::size_t rank) {
-  if (call.collective == Collective::scatter) return call.target.address;
+  if (call.collective == Collective::scatter || call.collective == Collective::scatterv)
+    return call.target.address;
   return moved(call.target.address,
                call.displacements.is_given() ? call.displacements[rank]
                                              : static_cast<std::int64_t>(rank) * call.target.count,
@@ -160,6 +162,46 @@ BlockCall Verification::begin(const BlockCall& call, const BlockSignature& signa
   return own;
 }
 
+BlockCall Verification::begin(const BlockCall& call, const ProgramCommunicator& communicator) {
+  describe(call.collective, call.op, communicator);
+  call_.type = call.target.type;
+  const auto rank = static_cast<std::size_t>(call_.rank);
+  const bool is_root = call_.rank == call.root;
+  const bool is_all_to_all = call.collective == Collective::alltoallv;
+  const bool gets_one = call.collective == Collective::scatterv;
+  BlockCall own = call;
+  if (is_all_to_all && call.source.address == MPI_IN_PLACE) {
+    own.source = call.target;
+    own.source_counts = call.counts;
+    own.source_displacements = call.displacements;
+  } else if (call.source.address == MPI_IN_PLACE && is_root) {
+    own.source = {block_in_target(call, rank), call.counts[rank], call.target.type};
+  }
+  if (gets_one ? call.target.address == MPI_IN_PLACE : !is_all_to_all && !is_root) return own;
+  // tutti's blocks follow each other without gaps.
+  const std::size_t first = gets_one ? rank : 0, end = gets_one ? rank + 1 : call_.rank_count;
+  std::size_t next = 0;
+  for (std::size_t i = first; i < end; ++i) {
+    const std::int64_t count = gets_one ? call.target.count : call.counts[i];
+    const bool is_own = gets_one ? is_root : i == rank;
+    const std::size_t bytes = framed_bytes(count, call.target.type, is_own).value_or(0);
+    counts_.push_back(static_cast<std::int64_t>(bytes));
+    displacements_.push_back(static_cast<std::int64_t>(next));
+    next += bytes;
+  }
+  own_.assign(next + 1, unwritten);  // so that there is an address
+  for (std::size_t i = first; i < end; ++i)
+    if (counts_[i - first] > 0)
+      call_.results.push_back({.by_mpi = block_in_target(call, i),
+                               .by_tutti = own_.data() + displacements_[i - first],
+                               .count = gets_one ? call.target.count : call.counts[i],
+                               .block = static_cast<int>(i)});
+  own.target = {own_.data(), gets_one ? counts_[0] : 0, handles().byte};
+  own.counts = Numbers::of(counts_.data());
+  own.displacements = Numbers::of(displacements_.data());
+  return own;
+}
+
 std::byte* Verification::lay_out(std::vector<std::byte>& room, std::int64_t count) const {
   MPI_Aint lower = 0, extent = 0, true_lower = 0, true_extent = 0;
   own_mpi().Type_get_extent(call_.type, &lower, &extent);
@@ -243,6 +285,15 @@ Call verified(const Call& call, const ProgramCommunicator& communicator) {
 BlockCall verified(const BlockCall& call, const BlockSignature& signature,
                    const ProgramCommunicator& communicator) {
   return begin(call, signature, communicator);
+}
+
+BlockCall verified(const BlockCall& call, const ProgramCommunicator& communicator) {
+  return begin(call, communicator);
+}
+
+void forget_verified() noexcept {
+  after_call = nullptr;
+  current().reset();
 }
 
 }  // namespace tutti::interposer

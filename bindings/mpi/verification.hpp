@@ -22,6 +22,8 @@ class Verification {
   Call begin(const Call& call, const ProgramCommunicator& communicator);
   BlockCall begin(const BlockCall& call, const BlockSignature& signature,
                   const ProgramCommunicator& communicator);
+  /// A call that is framed; tutti brings no long blocks, and none is compared.
+  BlockCall begin(const BlockCall& call, const ProgramCommunicator& communicator);
 
   /// A sum over the ranks says how large a difference may be.  Collective.
   void add_magnitudes(MPI_Comm communicator);
@@ -55,5 +57,8 @@ class Verification {
 Call verified(const Call& call, const ProgramCommunicator& communicator);
 BlockCall verified(const BlockCall& call, const BlockSignature& signature,
                    const ProgramCommunicator& communicator);
+BlockCall verified(const BlockCall& call, const ProgramCommunicator& communicator);
+/// The call is left to MPI after all.
+void forget_verified() noexcept;
 
 }  // namespace tutti::interposer

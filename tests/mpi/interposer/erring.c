@@ -42,6 +42,20 @@ ERRING(Alltoall,
        (const void* source, int count, MPI_Datatype source_type, void* target, int target_count,
         MPI_Datatype type, MPI_Comm comm),
        (source, count, source_type, target, target_count, type, comm))
+ERRING(Alltoallv,
+       (const void* source, const int source_counts[], const int source_displacements[],
+        MPI_Datatype source_type, void* target, const int counts[], const int displacements[],
+        MPI_Datatype type, MPI_Comm comm),
+       (source, source_counts, source_displacements, source_type, target, counts, displacements,
+        type, comm))
+ERRING(Gatherv,
+       (const void* source, int count, MPI_Datatype source_type, void* target, const int counts[],
+        const int displacements[], MPI_Datatype type, int root, MPI_Comm comm),
+       (source, count, source_type, target, counts, displacements, type, root, comm))
+ERRING(Scatterv,
+       (const void* source, const int counts[], const int displacements[], MPI_Datatype source_type,
+        void* target, int target_count, MPI_Datatype type, int root, MPI_Comm comm),
+       (source, counts, displacements, source_type, target, target_count, type, root, comm))
 ERRING(Gather,
        (const void* source, int count, MPI_Datatype source_type, void* target, int target_count,
         MPI_Datatype type, int root, MPI_Comm comm),

@@ -19,8 +19,9 @@ static void numbers_without_sign(void) {
 
 static void others(void) {
   const MPI_Comm world = MPI_COMM_WORLD;
-  double mine[16] = {0}, all[16];
+  double mine[80] = {0}, all[80];
   const int counts[] = {1, 2}, places[] = {0, 1}; /* of two ranks */
+  const int few[] = {1, 1}, many[] = {40, 40}, apart[] = {0, 40};
   const int rank = rank_in(world);
   for (int call = 0; call < 5; ++call) {
     MPI_Scan(mine, all, 2, MPI_DOUBLE, MPI_SUM, world);
@@ -31,6 +32,9 @@ static void others(void) {
     MPI_Gather(mine, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, 0, world);
     MPI_Gatherv(mine, counts[rank], MPI_DOUBLE, all, counts, places, MPI_DOUBLE, 0, world);
     MPI_Scatter(mine, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, 0, world);
+    MPI_Scatterv(mine, counts, places, MPI_DOUBLE, all, counts[rank], MPI_DOUBLE, 0, world);
+    const int* const lengths = call < 4 ? few : many;
+    MPI_Alltoallv(mine, lengths, apart, MPI_DOUBLE, all, lengths, apart, MPI_DOUBLE, world);
     MPI_Reduce_scatter(mine, all, counts, MPI_DOUBLE, MPI_SUM, world);
     MPI_Reduce_scatter_block(mine, all, 2, MPI_DOUBLE, MPI_SUM, world);
     MPI_Request requests[4];

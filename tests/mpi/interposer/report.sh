@@ -16,14 +16,14 @@ says '^tutti: calls of 2 ranks of (Open MPI|MPICH), TUTTI_MPI=report$' \
   "^tutti: MPI_Allreduce of 16 bytes, 2 ranks on 1 node, 2 calls: MPI $number, its fastest $number; tutti 0\.[0-9]+\$"
 # Scans and blocks have a price; nonblocking calls have none, as they are over when others have come.
 run 2 others
-for row in 'Scan 160' 'Exscan 160' 'Allgather 320' 'Allgatherv 240' 'Alltoall 320' 'Gather 320' 'Scatter 320' \
-  'Reduce_scatter 240' 'Reduce_scatter_block 320'; do
+for row in 'Scan 160' 'Exscan 160' 'Allgather 320' 'Allgatherv 240' 'Alltoall 320' 'Gather 320' 'Gatherv 120' \
+  'Scatter 320' 'Scatterv 120' 'Reduce_scatter 240' 'Reduce_scatter_block 320'; do
   says "^tutti: MPI_${row% *} 10 ${row#* } 0\.[0-9]+ 4 0\.[0-9]+ 0\.00000[0-9]+ $number to $number s 6 first calls of their kind\$"
 done
 for row in 'Iallreduce 160' 'Ireduce 160' 'Ibcast 160' 'Ibarrier 0'; do
   says "^tutti: MPI_${row% *} 10 ${row#* } 0\.[0-9]+ 4 0\.0+ 0\.0+ no price 6 first calls of their kind\$"
 done
-says '^tutti: MPI_Gatherv 10 0 0\.[0-9]+ 0 0\.0+ 0\.0+ 0 to 0 s 10 counts are known to some ranks alone$'
+says "^tutti: MPI_Alltoallv 10 1408 0\.[0-9]+ 2 0\.[0-9]+ 0\.00000[0-9]+ $number to $number s 6 first calls of their kind; 2 blocks above 248 bytes\$"
 # Ranks that are told to be two nodes pay for a network; a file is named.
 cat >"$scratch/tuning.json" <<'JSON'
 {"format": "tutti tuning 1", "rules": [{"collective": "allreduce", "bytes": {"from": 65536}, "algorithm": "ring"}]}

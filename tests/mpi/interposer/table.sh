@@ -17,13 +17,15 @@ says '^tutti: calls of 2 ranks of (Open MPI|MPICH), TUTTI_MPI=on$' \
   '^tutti: MPI_Bcast 2 0 0 2 above TUTTI_MPI_BYTES$'
 says_lines 5
 run 2 others
-for function in Scan Exscan Allgather Allgatherv Alltoall Gather Scatter Reduce_scatter Reduce_scatter_block; do
+for function in Scan Exscan Allgather Allgatherv Alltoall Gather Scatter Scatterv Reduce_scatter \
+  Reduce_scatter_block; do
   says "^tutti: MPI_$function 10 4 [0-9]+ 6 first calls of their kind\$"
 done
 for function in Iallreduce Ireduce Ibcast Ibarrier; do  # the fourth calls want operations, which the next blocking one makes
   says "^tutti: MPI_$function 10 2 [0-9]+ 8 first calls of their kind\$"
 done
-says '^tutti: MPI_Gatherv 10 0 0 10 counts are known to some ranks alone$'
+says '^tutti: MPI_Gatherv 10 4 48 6 first calls of their kind$' \
+  '^tutti: MPI_Alltoallv 10 2 32 6 first calls of their kind; 2 blocks above 248 bytes$'
 own=(--off --table)
 expected=5 run 1 fails
 says '^tutti: MPI_Allreduce 7 0 0 7 switched off, or ranks have other settings$'

@@ -153,6 +153,46 @@ static void parts(int call) {
   MPI_Reduce_scatter_block(terms, part, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
+/* How long blocks are is known to some ranks alone; the last one that is gathered is long. */
+static void blocks_of_unknown_length(int call, MPI_Datatype pair) {
+  enum { long_block = 200 };
+  short mine[2 * 32], all[(long_block + 4) * 32];
+  int sent[32], received[32], from[32], to[32];
+  for (int i = 0; i < ranks; ++i) {
+    received[i] = (rank + i + call) % 2, sent[i] = 2 * received[i];
+    from[i] = 2 * i, to[i] = ranks - 1 - i;
+    mine[2 * i] = (short)(rank + call), mine[2 * i + 1] = (short)i;
+  }
+  for (int i = 0; i < 4 * ranks; ++i) all[i] = 99;
+  if (call % 2) {
+    for (int i = 0; i < ranks; ++i) all[3 * to[i]] = mine[0], all[3 * to[i] + 2] = (short)i;
+    MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, all, received, to, pair,
+                  MPI_COMM_WORLD);
+  } else {
+    MPI_Alltoallv(mine, sent, from, MPI_SHORT, all, received, to, pair, MPI_COMM_WORLD);
+  }
+  for (int i = 0; i < ranks; ++i) {
+    const short* const block = all + 3 * to[i];
+    CHECK(!received[i] || (block[0] == i + call && block[2] == rank), "%d %d", block[0], block[2]);
+    CHECK(block[1] == 99, "a gap holds %d", block[1]);
+  }
+  const int root = ranks - 1, keeps = rank == root && call % 2;
+  short long_one[long_block] = {(short)rank};
+  for (int i = 0; i < ranks; ++i) {
+    received[i] = call == calls - 1 && i == 0 ? long_block : 1 + i % 2;
+    to[i] = (long_block + 4) * i;
+  }
+  if (keeps) all[to[root]] = long_one[0];
+  MPI_Gatherv(keeps ? MPI_IN_PLACE : long_one, received[rank], MPI_SHORT, all, received, to,
+              MPI_SHORT, root, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks && rank == root; ++i) CHECK(all[to[i]] == i, "%d", all[to[i]]);
+  for (int i = 0; i < ranks; ++i) sent[i] = 1 + i % 2;
+  short one[2] = {-1, -1};
+  MPI_Scatterv(mine, sent, from, MPI_SHORT, keeps ? MPI_IN_PLACE : one, sent[rank], MPI_SHORT, root,
+               MPI_COMM_WORLD);
+  CHECK(keeps || one[0] == root + call, "%d", one[0]);
+}
+
 /* Blocks with gaps that lie in another order than their ranks, and in place. */
 static void blocks(int call) {
   MPI_Datatype pair;
@@ -178,6 +218,7 @@ static void blocks(int call) {
   MPI_Scatter(rank == root ? all : NULL, 1, MPI_SHORT, keeps ? MPI_IN_PLACE : mine, 1, MPI_SHORT,
               root, MPI_COMM_WORLD);
   CHECK(mine[0] == rank + call, "%d", mine[0]);
+  blocks_of_unknown_length(call, pair);
   MPI_Type_free(&pair);
 }
 
@@ -268,12 +309,17 @@ static void erring(void) {
     is_wrong("MPI_Allgatherv", all, of_last);
     MPI_Gather(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, last, MPI_COMM_WORLD);
     if (rank == last) is_wrong("MPI_Gather", all, of_last);
+    MPI_Gatherv(mine, 2, MPI_SHORT, all, counts, places, MPI_SHORT, last, MPI_COMM_WORLD);
+    if (rank == last) is_wrong("MPI_Gatherv", all, of_last);
     for (int i = 0; i < 2 * ranks; ++i) mine[i] = (short)i; /* to every rank */
     erring_at = errs ? 1 : -1;
     MPI_Scatter(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, 0, MPI_COMM_WORLD);
+    MPI_Scatterv(mine, counts, places, MPI_SHORT, all, 2, MPI_SHORT, 0, MPI_COMM_WORLD);
     for (int i = 0; i < 2 * ranks; ++i) mine[i] = (short)(i % 2);
     MPI_Alltoall(mine, 2, MPI_SHORT, all, 2, MPI_SHORT, MPI_COMM_WORLD);
     is_wrong("MPI_Alltoall", all, 1);
+    MPI_Alltoallv(mine, counts, places, MPI_SHORT, all, counts, places, MPI_SHORT, MPI_COMM_WORLD);
+    is_wrong("MPI_Alltoallv", all, 1);
     for (int i = 0; i < 2 * ranks; ++i) all[i] = (short)(rank == 0 ? i : -1);
     MPI_Bcast(all, 3, MPI_SHORT, 0, MPI_COMM_WORLD);
     is_wrong("MPI_Bcast", all, 1);

@@ -7,11 +7,12 @@ set -euo pipefail
 own=(--verify)
 taken=('MPI_Allreduce 105 42' 'MPI_Reduce 45 18' 'MPI_Bcast 15 6' 'MPI_Barrier 15 6' 'MPI_Scan 15 6' 'MPI_Exscan 15 6' \
   'MPI_Allgather 15 6' 'MPI_Allgatherv 15 6' 'MPI_Alltoall 15 6' 'MPI_Gather 15 6' 'MPI_Scatter 15 6' \
+  'MPI_Alltoallv 15 6' 'MPI_Gatherv 15 6' 'MPI_Scatterv 15 6' \
   'MPI_Reduce_scatter 15 6' 'MPI_Reduce_scatter_block 15 6' 'MPI_Iallreduce 75 60' 'MPI_Ireduce 15 3' \
   'MPI_Ibcast 15 3' 'MPI_Ibarrier 15 3')
 run 3
 says "${taken[@]/#/^tutti: }" '^tutti: differences: 0 '
-says_lines 20  # nothing else, and nothing that is not compared
+says_lines 23  # nothing else, and nothing that is not compared
 
 # differs FUNCTION NUMBER RANK WHERE: such a difference is told.
 differs() {
@@ -31,10 +32,11 @@ says '^tutti: differences: [1-9]'
 
 # One number of what is passed on is too large by MPI.
 run 3 erring
-for function in Allgather Allgatherv Gather Scatter; do
+for function in Allgather Allgatherv Gather Gatherv Scatter Scatterv; do
   says "MPI_$function number 5 of rank 2 .*: block of rank 2, element 1 of 2 \(MPI_SHORT\) is 5 by tutti, and 6 by MPI\$"
 done
 says 'MPI_Alltoall number 5 of rank 2 .*: block of rank 0, element 1 of 2 \(MPI_SHORT\) is 1 by tutti, and 2 by MPI$' \
+  'MPI_Alltoallv number 5 of rank 2 .*: block of rank 0, element 1 of 2 \(MPI_SHORT\) is 1 by tutti, and 2 by MPI$' \
   'MPI_Bcast number 5 of rank 2 .*: element 1 of 3 \(MPI_SHORT\) is 1 by tutti, and 2 by MPI$' \
   'MPI_Ibcast number 5 of rank 1 .*: element 2 of 3 \(MPI_SHORT\) is 2 by tutti, and 3 by MPI$' \
-  '^tutti: differences: 8 '
+  '^tutti: differences: 11 '
