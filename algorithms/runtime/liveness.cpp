@@ -7,8 +7,10 @@
 namespace tutti::runtime {
 namespace {
 
-/// The side channel costs a system call, the clock a few percent of a collective.
-constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
+/// How often the side channel is asked, which costs a system call or two, within the time in which
+/// a death has to be found.  That leaves room for a rank that has to spread it.
+constexpr int looks_within_bound = 10;
+/// The clock costs a few percent of a collective.
 constexpr std::uint32_t calls_per_clock = 8;
 
 /// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
@@ -45,7 +47,8 @@ void Liveness::check(Timeout now) noexcept {
   communicator_.context.report_if_asked();
   if (communicator_.failed() || now < next_check_) return;
   const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
-  next_check_ = now + (is_calm ? liveness_interval : suspicion_interval);
+  const Timeout calm_interval = communicator_.context.settings.detection_bound / looks_within_bound;
+  next_check_ = now + (is_calm ? calm_interval : std::min(calm_interval, suspicion_interval));
   if (adopt_incident()) return;
   judge(now);
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
