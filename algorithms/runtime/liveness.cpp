@@ -7,8 +7,10 @@
 namespace tutti::runtime {
 namespace {
 
-/// The side channel costs a system call, the clock a few percent of a collective.
-constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
+/// How often the side channel is asked, which costs a system call or two, within the time in which
+/// a death has to be found.  That leaves room for a rank that has to spread it.
+constexpr int looks_within_bound = 10;
+/// The clock costs a few percent of a collective.
 constexpr std::uint32_t calls_per_clock = 8;
 
 /// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
@@ -36,6 +38,11 @@ void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept
   next_check_ = Timeout::zero();
 }
 
+void Liveness::operator_failed(const Operation::Implementation& operation) noexcept {
+  failed_operator_ = &operation;
+  next_check_ = Timeout::zero();
+}
+
 void Liveness::alarm(Timeout now) noexcept {
   alarm_ends_ = now + explanation_time;
   next_check_ = Timeout::zero();
@@ -45,8 +52,10 @@ void Liveness::check(Timeout now) noexcept {
   communicator_.context.report_if_asked();
   if (communicator_.failed() || now < next_check_) return;
   const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
-  next_check_ = now + (is_calm ? liveness_interval : suspicion_interval);
+  const Timeout calm_interval = communicator_.context.settings.detection_bound / looks_within_bound;
+  next_check_ = now + (is_calm ? calm_interval : std::min(calm_interval, suspicion_interval));
   if (adopt_incident()) return;
+  if (failed_operator_ != nullptr) return judge_operator(now);
   judge(now);
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
   // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
@@ -87,7 +96,8 @@ bool Liveness::adopt_incident() noexcept {
       communicator_.fail(Status::peer_failed, incident.rank, "has died", nullptr);
       return true;
     case Incident::Kind::aborted:
-      communicator_.fail(Status::aborted, incident.rank, "gave up", nullptr);
+      communicator_.fail(Status::aborted, incident.rank, communicator_.reason_of_incident().data(),
+                         nullptr);
       return true;
     case Incident::Kind::left:
       communicator_.fail(Status::peer_failed, incident.rank, left_too_early, nullptr);
@@ -97,6 +107,20 @@ bool Liveness::adopt_incident() noexcept {
       return true;
   }
   return false;
+}
+
+void Liveness::judge_operator(Timeout now) noexcept {
+  // Where several ranks combine the same operands, the operators of all fail.  All ranks name the
+  // first of them, so none is named before the side channel has.
+  if (!operator_until_) {
+    operator_until_ = now + explanation_time;
+    communicator_.announce_failed_operator(*failed_operator_);
+    if (adopt_incident()) return;
+  }
+  next_check_ = std::min(next_check_, now + suspicion_interval);
+  if (now >= *operator_until_)
+    communicator_.fail_all({Incident::Kind::aborted, communicator_.exchange.self()},
+                           failed_operator_->user_operator.text.data(), failed_operator_);
 }
 
 void Liveness::judge(Timeout now) noexcept {

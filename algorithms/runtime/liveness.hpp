@@ -1,6 +1,7 @@
 // Finds out whether the ranks that a communicator waits for are still there, and lets it fail if
 // they are not.  There are three sources.
-//   the side channel   names ranks that have died, given up or left (Exchange::incident)
+//   the side channel   names ranks that have died, given up or left (Exchange::incident); inside a
+//                      host the ranks are one to each other (watched_exchange)
 //   connections        fail without saying why, a moment before the side channel names a death
 //   goodbyes           a rank that has left sends nothing more, which matters to whoever waits for
 //   it
@@ -12,12 +13,12 @@
 //                    |  the peer has left in good order: it had all it waited for; no failure
 //
 // The data path pays for it with a counter: the clock is read every few calls, the side channel
-// asked at most ten times a second.
+// asked ten times within the bound in which a death has to be found (TUTTI_DETECTION_BOUND).
 //
 // A rank that sleeps asks as often.  It asks at once if it meets a failed connection itself, and,
 // for all communicators of its context, if a rank of its node of which a communicator has failed
 // wakes it (Communicator::Implementation::fail).  What no rank of its node has met yet, such as a
-// death, it learns at most liveness_interval after the side channel does.
+// death, it learns at most a tenth of the bound after the side channel does.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +45,18 @@ class Liveness {
   /// A connection to `peer` has failed, or its memory cannot be read.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
+  /// The user's operator of an operation in flight has failed: the communicator does, at the next
+  /// check, which is due at once.
+  void operator_failed(const Operation::Implementation& operation) noexcept;
+
   /// A rank of this node has met a failure, perhaps of this communicator, and woken this one.  The
   /// side channel, which may be slower than that, is asked at once and often until it explains
   /// this.
   void alarm(Timeout now) noexcept;
 
-  /// Asks the side channel, at most ten times a second (more often with a suspicion or after an
-  /// alarm), and lets the communicator fail if there is a reason.  `now` is the context's clock.
+  /// Asks the side channel, at most ten times within the bound (more often with a suspicion or
+  /// after an alarm), and lets the communicator fail if there is a reason.  `now` is the context's
+  /// clock.
   void check(Timeout now) noexcept;
   /// When check() will ask again; a wait does not sleep for longer.
   Timeout next_check() const noexcept { return next_check_; }
@@ -72,6 +78,7 @@ class Liveness {
   /// If the side channel knows an incident, makes it the communicator's failure and returns true.
   bool adopt_incident() noexcept;
   void judge(Timeout now) noexcept;
+  void judge_operator(Timeout now) noexcept;
   void condemn(const Suspicion& held) noexcept;
   /// Whether an operation in flight has a message to or from `peer` before it.
   bool needs(Rank peer) const noexcept;
@@ -79,6 +86,9 @@ class Liveness {
 
   Communicator::Implementation& communicator_;
   std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates
+  const Operation::Implementation* failed_operator_ = nullptr;  // of that operation
+  std::optional<Timeout>
+      operator_until_;  // it was announced, and which failure was first is awaited
   Timeout next_check_{0};
   Timeout alarm_ends_{0};
   std::uint32_t calls_since_clock_ = 0;

@@ -161,7 +161,7 @@ module tutti_c
   end type tutti_counts
 
   type, bind(c) :: tutti_context_options
-    integer(c_size_t) :: struct_size = 168_c_size_t
+    integer(c_size_t) :: struct_size = 176_c_size_t
     type(c_ptr) :: device = c_null_ptr
     integer(c_int64_t) :: arena_bytes = 0_c_int64_t
     integer(c_int64_t) :: chunk_bytes = 0_c_int64_t
@@ -185,6 +185,7 @@ module tutti_c
     integer(c_int32_t) :: tuning_keeps_bits = 0_c_int32_t
     integer(c_int32_t) :: tuning_appends = 0_c_int32_t
     integer(c_int32_t) :: reserved_too = 0_c_int32_t
+    integer(c_int64_t) :: detection_bound_ns = 0_c_int64_t
   end type tutti_context_options
 
   type, bind(c) :: tutti_reduction
@@ -489,6 +490,11 @@ module tutti_c
       type(tutti_segment), value :: segment
       integer(c_int32_t) :: tutti_segment_free
     end function tutti_segment_free
+    subroutine tutti_fail(context, text) bind(c)
+      import
+      type(c_ptr), value :: context
+      character(kind=c_char), intent(in), optional :: text(*)
+    end subroutine tutti_fail
     subroutine tutti_exact_sum_add(sum, values, count) bind(c)
       import
       type(tutti_exact_sum), intent(inout) :: sum

@@ -200,6 +200,7 @@ typedef struct {
   int32_t tuning_keeps_bits; /* TUTTI_YES, TUTTI_NO */
   int32_t tuning_appends;    /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
   int32_t reserved_too;
+  int64_t detection_bound_ns; /* within which a dead process of this host is found; 0: 1 s */
 } tutti_context_options;
 
 /* options NULL: all defaults. */
@@ -303,9 +304,13 @@ enum {
 };
 
 /* partial[i] = incoming[i] o partial[i]; `incoming` holds the contributions of the lower ranks.
- * Must not block or call the library. */
+ * Must not block or call the library, but for tutti_fail(). */
 typedef void (*tutti_combine_function)(const void* incoming, void* partial, size_t element_count,
                                        void* context);
+
+/* Called by a user's operator, with its context, that cannot combine what it was given: the
+ * collective ends with TUTTI_ABORTED (fail() in reduction.hpp).  The text is cut to 95 bytes. */
+TUTTI_EXPORT void tutti_fail(void* context, const char* text);
 
 /* {.which = TUTTI_SUM, .type = TUTTI_DOUBLE}; the rest is for TUTTI_USER. */
 typedef struct {
