@@ -331,6 +331,17 @@ bool Connections::free(std::uint32_t index) noexcept {
   return true;
 }
 
+void Connections::fail_by(Connection& connection, const ibv_wc& completion) noexcept {
+  // A queue pair that is closed here completes what was posted on it with an error, which is none.
+  if (completion.status != IBV_WC_SUCCESS && connection.pair && !connection.is_closing)
+    ++completion_errors_;
+  fail(connection, {.process = connection.process,
+                    .completion = completion.status,
+                    .what = completion.status == IBV_WC_RETRY_EXC_ERR
+                                ? "does not answer (transport retries exceeded)"
+                                : ibv_wc_status_str(completion.status)});
+}
+
 void Connections::fail(Connection& connection, const TransportFailure& failure) noexcept {
   if (connection.failed || !connection.pair) return;
   connection.failed = true;

@@ -18,6 +18,7 @@
 #include "runtime/context.hpp"
 #include "runtime/liveness.hpp"
 #include "runtime/neighbourhood.hpp"
+#include "runtime/peer_waits.hpp"
 #include "runtime/set_up_call.hpp"
 #include "runtime/tuning_agreement.hpp"
 #include "shm/single_copy_rule.hpp"
@@ -71,6 +72,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// Points to the word of ForkMark until this communicator fails, then to a zero.  So a single
   /// look finds a failure as well as a forked child.
   const std::uint32_t* usable = &context.mark.word();
+  /// How long this rank has waited for each other one.  Records have its address: it stays as it
+  /// is.
+  std::vector<runtime::PeerWait> waits = std::vector<runtime::PeerWait>(exchange.rank_count());
 
   /// Whether messages to and from that rank go through shared memory.
   bool is_neighbour(Rank rank) const noexcept {

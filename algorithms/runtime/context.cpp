@@ -45,7 +45,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block}}),
       offered(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
-      activity(fabric.arena().mapping()->data()),
+      activity(fabric.arena().mapping()->data(), fabric.connections().completion_errors()),
       clock(fabric.port().driver().clock()),
       found_table(runtime::find_table(settings, fabric.port())) {
   fabric.learn(runtime::found_placement(found_table));
@@ -138,9 +138,7 @@ std::size_t Context::Implementation::progress() noexcept {
 
 std::uint64_t Context::Implementation::position() const noexcept {
   std::uint64_t position = 0;
-  for (const Operation::Implementation* operation : in_flight)
-    position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
-                (operation->ring() ? operation->ring()->position() : 0);
+  for (const Operation::Implementation* operation : in_flight) position += operation->position();
   return position;
 }
 

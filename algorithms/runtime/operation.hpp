@@ -19,6 +19,7 @@
 #include "runtime/activity.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/joined_fabric.hpp"
+#include "runtime/peer_waits.hpp"
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
 #include "runtime/staging.hpp"
@@ -76,6 +77,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   tune::CollectiveRequest asked = {};
   std::string chosen_by = {};  // what first calls have found, as a line
   bool is_chosen = false;      // by tune::choose()
+  runtime::WaitCharges charges;
 
   engine::StaleCalls* stale() noexcept { return std::get_if<engine::StaleCalls>(&calls); }
   const engine::StaleCalls* stale() const noexcept {
@@ -114,6 +116,11 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// Whether this is a forked child of the process that made it.
   bool is_inherited() const noexcept { return communicator.context.mark.is_inherited(); }
   std::uint32_t round() const noexcept;
+  /// What is needed before the next step.
+  runtime::Awaited awaited() const noexcept;
+  std::uint64_t position() const noexcept {
+    return (execution.sequence << 24) + execution.next + 1 + (ring() ? ring()->position() : 0);
+  }
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;
   std::string describe() const;
@@ -128,6 +135,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::string explanation() const;
 
  private:
+  /// Finds out how many bytes go from rank to rank in a call.
+  void count_bytes() noexcept;
   /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
   /// What else such calls do when they have begun.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -66,6 +67,14 @@ std::string position_text(const SeenOperation& seen) {
   return text;
 }
 
+/// What the finished calls have done; empty if there are none.
+std::string counts_text(const SeenOperation& seen) {
+  if (seen.calls_finished == 0) return "";
+  return "    finished: " + std::to_string(seen.calls_finished) + " calls, " +
+         std::to_string(seen.rounds_finished) + " rounds, " + std::to_string(seen.bytes_sent) +
+         " bytes sent, " + std::to_string(seen.bytes_read) + " bytes read\n";
+}
+
 std::string text_of(const SeenOperation& seen) {
   const std::string text = name_of(seen) + ", call " + std::to_string(seen.call);
   if (!seen.is_in_flight) return text + ": finished";
@@ -123,6 +132,8 @@ Reported reported(const Operation::Implementation& operation) {
                            .is_waiting = record.is_waiting != 0,
                            .round_count = record.round_count},
                   .missing = {}};
+  result.seen.count(record);
+  if (operation.ring()) result.seen.bytes_sent = operation.ring()->bytes_sent();
   if (!execution.in_flight) return result;
   if (!execution.steps.empty()) result.seen.round = operation.round();
   const bool stands = operation.stands_at == operation.communicator.context.position();
@@ -133,7 +144,7 @@ Reported reported(const Operation::Implementation& operation) {
     const NeighbourMapping& theirs = operation.communicator.neighbours.mappings[index_of(rank)];
     Missing missing{rank, std::nullopt};
     if (theirs.mapping != nullptr)
-      missing.there = look_at(theirs.card.process, theirs.mapping->data());
+      missing.there = look_at(theirs.card.process, theirs.mapping->data(), LookFor::operations);
     result.missing.push_back(std::move(missing));
   }
   return result;
@@ -143,7 +154,7 @@ std::string text_of(const Reported& one) {
   std::string text = "  " + one.operation->describe();
   if (one.seen.without_progress)
     text += ", no progress for " + seconds_text(*one.seen.without_progress);
-  text += "\n";
+  text += "\n" + counts_text(one.seen);
   for (const Missing& missing : one.missing) {
     text += "    rank " + std::to_string(index_of(missing.rank));
     if (!missing.there) {
@@ -165,11 +176,28 @@ Json json_of(const SeenOperation& seen) {
   json.add("call", seen.call);
   json.add("in_flight", seen.is_in_flight);
   json.add("waiting", seen.is_in_flight && seen.is_waiting);
+  json.add("calls_finished", seen.calls_finished);
+  json.add("rounds_finished", seen.rounds_finished);
+  json.add("bytes_sent", seen.bytes_sent);
+  json.add("bytes_read", seen.bytes_read);
   if (seen.round) json.add("round", *seen.round);
   if (seen.round) json.add("rounds", seen.round_count);
   if (seen.awaited != no_rank) json.add("next_rank", index_of(seen.awaited));
   if (seen.without_progress) json.add("no_progress_s", seconds_of(*seen.without_progress));
   return json;
+}
+
+std::vector<Json> json_of(std::span<const WaitedFor> ranks) {
+  std::vector<Json> list;
+  for (const WaitedFor& one : ranks) {
+    Json json;
+    json.add("rank", index_of(one.rank));
+    json.add("total_s", static_cast<double>(one.wait.total_ns) / 1e9);
+    json.add("longest_s", static_cast<double>(one.wait.longest_ns) / 1e9);
+    json.add("times_last", one.wait.times_last);
+    list.push_back(std::move(json));
+  }
+  return list;
 }
 
 void add(Json& json, const SeenProcess& seen) {
@@ -207,6 +235,14 @@ Json json_of(const Reported& one) {
   return json;
 }
 
+std::uint64_t completion_errors_of(const Communicator::Implementation& communicator) {
+  return communicator.context.fabric.connections().completion_errors();
+}
+
+std::string errors_text(std::uint64_t count) {
+  return count == 0 ? "" : "  completions with an error: " + std::to_string(count) + "\n";
+}
+
 std::string header_text(const Communicator::Implementation& communicator) {
   const std::size_t self = index_of(communicator.exchange.self());
   const std::uint32_t nodes = communicator.neighbours.nodes.node_count;
@@ -214,7 +250,8 @@ std::string header_text(const Communicator::Implementation& communicator) {
          std::to_string(communicator.exchange.rank_count()) + ", node " +
          std::to_string(index_of(communicator.neighbours.nodes.node[self])) + " of " +
          std::to_string(nodes) + ": " +
-         (communicator.failed() ? communicator.failure.text : "no failure") + "\n";
+         (communicator.failed() ? communicator.failure.text : "no failure") + "\n" +
+         errors_text(completion_errors_of(communicator));
 }
 
 }  // namespace
@@ -226,7 +263,7 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   if (format == ReportFormat::text) {
     std::string text = header_text(communicator);
     for (const Reported& one : all) text += text_of(one);
-    return text;
+    return text + text_of(waited_for(communicator.waits), "  waited for ");
   }
   const std::size_t self = index_of(communicator.exchange.self());
   Json json;
@@ -236,6 +273,8 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   json.add("nodes", communicator.neighbours.nodes.node_count);
   json.add("status", tutti::name_of(communicator.failure.status));
   if (communicator.failed()) json.add("failure", communicator.failure.text);
+  json.add("completion_errors", completion_errors_of(communicator));
+  json.add("waited_for", json_of(waited_for(communicator.waits)));
   std::vector<Json> operations;
   operations.reserve(all.size());
   for (const Reported& one : all) operations.push_back(json_of(one));
@@ -250,15 +289,29 @@ std::string text_of(const SeenProcess& seen) {
       (seen.unreadable.empty() ? std::to_string(seen.operations.size()) + " operations"
                                : seen.unreadable) +
       "\n";
+  text += errors_text(seen.completion_errors);
   for (const SeenOperation& one : seen.operations)
     text += "  rank " + std::to_string(one.rank) + " of " + std::to_string(one.rank_count) + ": " +
-            text_of(one) + "\n";
+            text_of(one) + "\n" + counts_text(one);
+  for (const SeenCommunicator& one : seen.communicators)
+    text += text_of(one.waited_for, "  rank " + std::to_string(one.rank) + " of " +
+                                        std::to_string(one.rank_count) + " waited for ");
   return text;
 }
 
 std::string json_of(const SeenProcess& seen) {
   Json json;
   add(json, seen);
+  json.add("completion_errors", seen.completion_errors);
+  std::vector<Json> communicators;
+  for (const SeenCommunicator& one : seen.communicators) {
+    Json known;
+    known.add("rank", one.rank);
+    known.add("ranks", one.rank_count);
+    known.add("waited_for", json_of(one.waited_for));
+    communicators.push_back(std::move(known));
+  }
+  json.add("communicators", communicators);
   return json.text() + "\n";
 }
 

@@ -185,6 +185,53 @@ TEST(Reports, of_operations_that_are_tested_say_so_and_have_no_old_times) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
+TEST(Reports, count_calls_bytes_and_waits) {
+  const test::SharedCount started, waited;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    ContextOptions options = test::on_test_device(exchange);
+    options.ranks_per_node = {2, 1};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    std::vector<double> mine(64, 1), whole(64);
+    Operation sums = allreduce(communicator,
+                               {.source = mine.data(),
+                                .target = whole.data(),
+                                .element_count = mine.size(),
+                                .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+                                .agreement = Agreement::relaxed,
+                                .per_round = {2},
+                                .algorithm = Algorithm::two_partial,
+                                .across = Across::flat});
+    if (!tells(communicator.report(ReportFormat::json),
+               {"\"calls_finished\": 0", "\"completion_errors\": 0"}))
+      return 1;
+    if (communicator.report().find("finished:") != std::string::npos) return 2;
+    for (unsigned call = 1; call <= 3; ++call) {
+      if (exchange.self() == Rank{1}) {  // the others have waited for it
+        if (!waited.comes_to(2 * call) || !runs(sums)) return 3;
+        continue;
+      }
+      if (sums.start() != Status::ok) return 8;
+      started.add();
+      if (!started.comes_to(2 * call) || sums.wait(30ms) != Status::timed_out) return 9;
+      waited.add();
+      if (sums.wait(30s) != Status::ok) return 10;
+    }
+    // Each rank sends its 512 bytes to both others, in each of three calls.
+    if (!tells(communicator.report(),
+               {"finished: 3 calls, 3 rounds, 3072 bytes sent, 0 bytes read\n"}))
+      return 4;
+    const std::string json = communicator.report(ReportFormat::json);
+    if (!tells(json, {"\"calls_finished\": 3", "\"rounds_finished\": 3", "\"bytes_sent\": 3072"}))
+      return 5;
+    if (exchange.self() == Rank{1}) return 0;
+    if (!tells(json, {"\"waited_for\": [{\"rank\": 1, \"total_s\": 0.", "\"times_last\": "}))
+      return 6;
+    return tells(communicator.report(), {"  waited for rank 1: 0.", " times\n"}) ? 0 : 7;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
+}
+
 TEST(Reports, on_two_signals_call_the_handlers_of_the_program) {
   static volatile sig_atomic_t calls_of_first = 0, calls_of_second = 0;
   ::signal(SIGUSR1, [](int) { calls_of_first = calls_of_first + 1; });
