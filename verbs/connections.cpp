@@ -9,6 +9,8 @@
 #include <tutti/detail/check.hpp>
 #include <utility>
 
+#include "verbs/completion_words.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -337,9 +339,10 @@ void Connections::fail_by(Connection& connection, const ibv_wc& completion) noex
     ++completion_errors_;
   fail(connection, {.process = connection.process,
                     .completion = completion.status,
-                    .what = completion.status == IBV_WC_RETRY_EXC_ERR
-                                ? "does not answer (transport retries exceeded)"
-                                : ibv_wc_status_str(completion.status)});
+                    .what = words_of(completion.status).meaning,
+                    // Its opcode is not valid.
+                    .is_receive = CompletionTag::decoded(completion.wr_id).finished == 0,
+                    .vendor_error = completion.vendor_err});
 }
 
 void Connections::fail(Connection& connection, const TransportFailure& failure) noexcept {

@@ -21,6 +21,7 @@
 #include "runtime/wait_policy.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
+#include "verbs/completion_words.hpp"
 #include "verbs/port_card.hpp"
 
 namespace tutti {
@@ -431,6 +432,11 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                   static_cast<unsigned long long>(failure.sequence), failure.round);
   else
     std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s", name_of(status), who, what);
+  if (completion != IBV_WC_SUCCESS) {  // as much of the hint as there is room for
+    const std::size_t used = std::strlen(failure.text);
+    std::snprintf(failure.text + used, sizeof failure.text - used, "; %s",
+                  verbs::words_of(static_cast<ibv_wc_status>(completion)).hint);
+  }
   std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;
@@ -440,6 +446,19 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
   // Neighbours that sleep ask for the reason now, not when they next ask by themselves; also those
   // that are not of this part of a communicator, whose exchange has heard of it.
   context.wakers.alarm();
+}
+
+void Communicator::Implementation::fail_by(const verbs::TransportFailure& cause, Status status,
+                                           Rank peer) noexcept {
+  if (failed()) return;
+  if (cause.completion == IBV_WC_SUCCESS)
+    return fail(status, peer, cause.what.data(), nullptr, 0, cause.system_errno);
+  const verbs::CompletionWords words = verbs::words_of(cause.completion);
+  char what[128];
+  std::snprintf(what, sizeof what, "%s (%s of a %s)", words.meaning, words.name,
+                cause.is_receive ? "receive" : "write");
+  fail(status, peer, what, nullptr, static_cast<std::uint32_t>(cause.completion),
+       cause.system_errno);
 }
 
 void Communicator::Implementation::fail_all(Incident incident, const char* what,

@@ -75,6 +75,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// How long this rank has waited for each other one.  Records have its address: it stays as it
   /// is.
   std::vector<runtime::PeerWait> waits = std::vector<runtime::PeerWait>(exchange.rank_count());
+  /// The first of a connection to one of its ranks.  What it means is known once it has failed.
+  std::optional<verbs::TransportFailure> completion_error;
 
   /// Whether messages to and from that rank go through shared memory.
   bool is_neighbour(Rank rank) const noexcept {
@@ -140,6 +142,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// names the operation `met_by` that met it, or, if that is null, any one of those in flight.
   void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
             std::uint32_t completion = 0, int system_errno = 0) noexcept;
+  /// Likewise, because of a connection to `peer`.
+  void fail_by(const verbs::TransportFailure& cause, Status status, Rank peer) noexcept;
   /// Tells the other ranks of the incident, then fails.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;

@@ -10,6 +10,7 @@
 
 #include "runtime/operation.hpp"
 #include "tune/json_text.hpp"
+#include "verbs/completion_words.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -33,6 +34,7 @@ class Json {
     for (const Json& value : values) list += (list.empty() ? "" : ",\n") + value.text();
     add_text(key, "[" + list + "]");
   }
+  void add(std::string_view key, const Json& value) { add_text(key, value.text()); }
   std::string text() const { return "{" + members_ + "}"; }
 
  private:
@@ -243,6 +245,35 @@ std::string errors_text(std::uint64_t count) {
   return count == 0 ? "" : "  completions with an error: " + std::to_string(count) + "\n";
 }
 
+/// Whoever leaves in good order may break connections, too, which is no failure.
+bool has_completion_error(const Communicator::Implementation& communicator) {
+  return communicator.failed() && communicator.completion_error.has_value();
+}
+
+/// In whole sentences what the failure has as a line; empty if no completion had an error.
+std::string completion_text(const Communicator::Implementation& communicator) {
+  if (!has_completion_error(communicator)) return "";
+  const verbs::TransportFailure& error = *communicator.completion_error;
+  const verbs::CompletionWords words = verbs::words_of(error.completion);
+  return "  completion of a " + std::string(error.is_receive ? "receive" : "write") + ": rank " +
+         std::to_string(index_of(communicator.rank_of(error.process))) + ": " + words.meaning +
+         ": " + words.name + " (" + std::to_string(static_cast<unsigned>(error.completion)) +
+         "), vendor error " + std::to_string(error.vendor_error) + "\n    hint: " + words.hint +
+         "\n";
+}
+
+Json json_of(const verbs::TransportFailure& error) {
+  const verbs::CompletionWords words = verbs::words_of(error.completion);
+  Json json;
+  json.add("of", error.is_receive ? "receive" : "write");
+  json.add("status", static_cast<unsigned>(error.completion));
+  json.add("name", words.name);
+  json.add("vendor_error", error.vendor_error);
+  json.add("meaning", words.meaning);
+  json.add("hint", words.hint);
+  return json;
+}
+
 std::string header_text(const Communicator::Implementation& communicator) {
   const std::size_t self = index_of(communicator.exchange.self());
   const std::uint32_t nodes = communicator.neighbours.nodes.node_count;
@@ -251,7 +282,7 @@ std::string header_text(const Communicator::Implementation& communicator) {
          std::to_string(index_of(communicator.neighbours.nodes.node[self])) + " of " +
          std::to_string(nodes) + ": " +
          (communicator.failed() ? communicator.failure.text : "no failure") + "\n" +
-         errors_text(completion_errors_of(communicator));
+         completion_text(communicator) + errors_text(completion_errors_of(communicator));
 }
 
 }  // namespace
@@ -273,6 +304,11 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   json.add("nodes", communicator.neighbours.nodes.node_count);
   json.add("status", tutti::name_of(communicator.failure.status));
   if (communicator.failed()) json.add("failure", communicator.failure.text);
+  if (has_completion_error(communicator)) {
+    Json error = json_of(*communicator.completion_error);
+    error.add("rank", index_of(communicator.rank_of(communicator.completion_error->process)));
+    json.add("completion", error);
+  }
   json.add("completion_errors", completion_errors_of(communicator));
   json.add("waited_for", json_of(waited_for(communicator.waits)));
   std::vector<Json> operations;

@@ -232,6 +232,50 @@ TEST(Reports, count_calls_bytes_and_waits) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
 }
 
+/// Rank 1 unmaps a buffer that rank 0 writes to.  The software device then says REM_OP_ERR, others
+/// REM_ACCESS_ERR.
+TEST(Reports, of_a_completion_with_an_error_say_what_it_means) {
+  const test::SharedCount failed;
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    constexpr std::size_t bytes = 1u << 20;
+    ContextOptions options = one_node(exchange, 1);
+    options.register_buffers = true;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    void* const buffer =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    Operation operation = broadcast(communicator, {.buffer = buffer, .bytes = bytes});
+    if (!runs(operation)) return 1;
+    communicator.synchronize();
+    if (exchange.self() == Rank{1} && ::munmap(buffer, bytes) != 0) return 2;
+    communicator.synchronize();
+    if (operation.start() != Status::ok) return 3;
+    if (exchange.self() == Rank{1})  // it would find an error itself, and give up
+      return failed.comes_to(1) && operation.wait(30s) < Status::ok ? 0 : 4;
+    const Status status = operation.wait(30s);
+    failed.add();
+    if (status != Status::transport_failed) {
+      std::fprintf(stderr, "%s: %s\n", name_of(status), communicator.failure().text);
+      return 8;
+    }
+    if (!tells(communicator.failure().text,
+               {"transport_failed: rank 1: ", "IBV_WC_REM_OP_ERR of a write", "(broadcast #1"}))
+      return 5;
+    if (!tells(communicator.report(),
+               {"\n  completion of a write: rank 1: its device could not finish the request: "
+                "IBV_WC_REM_OP_ERR (11), vendor error ",
+                "\n    hint: a buffer was unmapped there", "completions with an error: "}))
+      return 6;
+    return tells(communicator.report(ReportFormat::json),
+                 {"\"completion\": {\"of\": \"write\", \"status\": 11, "
+                  "\"name\": \"IBV_WC_REM_OP_ERR\"",
+                  "\"hint\": \"a buffer was"})
+               ? 0
+               : 7;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+}
+
 TEST(Reports, on_two_signals_call_the_handlers_of_the_program) {
   static volatile sig_atomic_t calls_of_first = 0, calls_of_second = 0;
   ::signal(SIGUSR1, [](int) { calls_of_first = calls_of_first + 1; });
