@@ -174,9 +174,10 @@ Communicator::Implementation::Implementation(
 }
 
 void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
+  number = ++context.communicators_made;
   const Introduction self{
       .process_key = context.process_key,
-      .communicators_made = ++context.communicators_made,
+      .communicators_made = number,
       .check_level = static_cast<std::uint64_t>(context.settings.check),
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
       .notify = static_cast<std::uint64_t>(context.settings.notify),
@@ -309,6 +310,7 @@ Communicator::Implementation::~Implementation() {
                 "operations, and what was split off, are destroyed before their communicator",
                 live_operations);
   std::erase(context.communicators, this);
+  if (context.settings.stragglers) runtime::print_stragglers(*this);
 }
 
 template <class Step>

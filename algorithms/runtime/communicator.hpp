@@ -72,6 +72,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// Points to the word of ForkMark until this communicator fails, then to a zero.  So a single
   /// look finds a failure as well as a forked child.
   const std::uint32_t* usable = &context.mark.word();
+  std::uint64_t number = 0;  // of all that its context has made, from 1
   /// How long this rank has waited for each other one.  Records have its address: it stays as it
   /// is.
   std::vector<runtime::PeerWait> waits = std::vector<runtime::PeerWait>(exchange.rank_count());

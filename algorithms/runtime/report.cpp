@@ -318,6 +318,19 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   return json.text() + "\n";
 }
 
+void print_stragglers(const Communicator::Implementation& communicator) noexcept try {
+  const std::vector<WaitedFor> ranks = waited_for(communicator.waits);
+  const std::string head = "tutti: communicator " + std::to_string(communicator.number) +
+                           ", rank " + std::to_string(index_of(communicator.exchange.self())) +
+                           " of " + std::to_string(communicator.exchange.rank_count()) +
+                           " waited for";
+  // One call, so that the lines of several ranks do not mix.
+  std::fputs((head + (ranks.empty() ? " no other rank\n" : "\n" + text_of(ranks, "  "))).c_str(),
+             stderr);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "tutti: no table of stragglers: %s\n", error.what());
+}
+
 std::string text_of(const SeenProcess& seen) {
   std::string text =
       "process " + std::to_string(seen.process) + (seen.state.empty() ? "" : ", " + seen.state) +

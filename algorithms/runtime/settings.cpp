@@ -271,6 +271,9 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (!may_be_handled(settings.report_signal))
     refuse("TUTTI_REPORT_SIGNAL (or report_signal in code)", std::to_string(settings.report_signal),
            "a signal after which a program goes on, such as USR1");
+  constexpr std::nullopt_t not_in_code = std::nullopt;
+  settle(settings.stragglers, std::optional<bool>(not_in_code), "TUTTI_STRAGGLERS",
+         one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
   // Whoever emulates a network wants messages to travel through it.
   const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
   if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};

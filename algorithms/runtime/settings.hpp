@@ -58,6 +58,7 @@ struct ContextSettings {
   bool tuning_keeps_bits = false;
   bool tuning_appends = false;
   int report_signal = 0;        // 0: none
+  bool stragglers = false;      // for whom a rank has waited is printed at the end
   std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 

@@ -104,6 +104,12 @@ constexpr Setting table[] = {
      "within a tenth of a second. A handler "
      "that the program has installed before is called, too. tutti-info attach looks at a process "
      "from outside, also at one that does not wait in the library."},
+    {messages, "TUTTI_STRAGGLERS", "0|1", "0",
+     "Whether each rank prints, when a communicator is destroyed, for whom it has waited.",
+     "The table is on standard error: for each other rank, the ones waited for longest first, the "
+     "time in all, the longest time at once, and how often it was the last one that a call needed. "
+     "What calls wait within their first microseconds is not counted, nor is what happens between "
+     "calls of test(). Communicator::report() has the same numbers at any time."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "
