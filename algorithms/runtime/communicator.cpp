@@ -37,6 +37,7 @@ struct Introduction {
   std::uint64_t shared_notifications;
   std::uint64_t is_automatic;  // nobody has asked for these
   std::uint64_t node_shape;    // hash of what is imposed on nodes and domains
+  std::uint64_t lacks_trace;   // this rank cannot write the trace that it is asked for
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;         // allowed
@@ -47,7 +48,7 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 19;
+constexpr std::uint64_t protocol_version = 20;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -91,6 +92,16 @@ auto cpus_by_host(std::span<const Introduction> all) {
 void require_ports_of_one_kind(std::span<const verbs::PortCard> ports) {
   if (const std::string reason = verbs::incompatibility(ports); !reason.empty())
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
+}
+
+/// `own`: why this rank cannot write its trace.
+void require_traces(std::span<const Introduction> all, const std::string& own) {
+  if (!own.empty()) throw Error(ErrorCode::invalid_argument, own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].lacks_trace != 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "rank " + std::to_string(rank) +
+                      " cannot write the file of its TUTTI_TRACE; its own error says why");
 }
 
 /// Memory of the arena for a probe, which a partner that is late may still read after it.
@@ -174,6 +185,7 @@ Communicator::Implementation::Implementation(
 }
 
 void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
+  const std::string no_trace = context.open_trace(exchange.self());
   number = ++context.communicators_made;
   const Introduction self{
       .process_key = context.process_key,
@@ -184,6 +196,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
       .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
       .is_automatic = context.settings.shared_notifications == SharedNotifications::automatic,
       .node_shape = hash_of_shape(context.settings),
+      .lacks_trace = !no_trace.empty(),
       .connections_max = context.fabric.connections().count_max(),
       .receives_max = context.fabric.connections().receives_promised_max(),
       .cpus = detail::allowed_cpus(),
@@ -204,6 +217,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     tables.push_back(rank.tuning);
   }
   require_ports_of_one_kind(ports);  // before what follows from the kind
+  require_traces(all, no_trace);
   // A file that one rank has found may forbid it words, about which nobody has asked.
   const bool all_are_automatic = std::all_of(
       all.begin(), all.end(), [](const Introduction& rank) { return rank.is_automatic != 0; });
@@ -442,12 +456,14 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
   std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;
+    if (operation->tracing) operation->tracing->fail();
     if (operation->withdrawn != nullptr) shm::withdraw(operation->withdrawn);
     return true;
   });
   // Neighbours that sleep ask for the reason now, not when they next ask by themselves; also those
   // that are not of this part of a communicator, whose exchange has heard of it.
   context.wakers.alarm();
+  if (context.trace) context.trace->fail(failure.text);  // last, because it takes its time
 }
 
 void Communicator::Implementation::fail_by(const verbs::TransportFailure& cause, Status status,

@@ -87,6 +87,16 @@ shm::StagingRing* Context::Implementation::use_staging_ring() {
   return &staging_ring.emplace(staging_memory.data(), staging_memory.size());
 }
 
+std::string Context::Implementation::open_trace(Rank rank) try {
+  if (settings.trace_file.empty() || trace) return "";
+  trace = std::make_unique<runtime::Trace>(settings.trace_file, rank, settings.trace_bytes, clock);
+  return "";
+} catch (const Error& error) {
+  return error.what();
+} catch (const std::bad_alloc&) {
+  return "TUTTI_TRACE_BYTES=" + std::to_string(settings.trace_bytes) + ": no memory for so many";
+}
+
 const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
                                                        const runtime::NeighbourMapping& theirs) {
   const auto known = neighbour_arenas.find(process);

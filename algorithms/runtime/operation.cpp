@@ -452,6 +452,7 @@ bool Operation::in_flight() const noexcept {
 
 void Operation::set_label(std::string_view label) noexcept {
   implementation_->record.set_label(label);
+  if (implementation_->tracing) implementation_->tracing->set_label(implementation_->record.label);
 }
 
 std::string Operation::describe() const {

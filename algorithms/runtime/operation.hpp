@@ -23,6 +23,7 @@
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
 #include "runtime/staging.hpp"
+#include "runtime/trace.hpp"
 #include "shm/mailbox.hpp"
 #include "tune/request.hpp"
 
@@ -66,7 +67,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers or staging
+  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers, staging or tracing
   std::variant<PlanCalls, OtherPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
@@ -78,6 +79,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::string chosen_by = {};  // what first calls have found, as a line
   bool is_chosen = false;      // by tune::choose()
   runtime::WaitCharges charges;
+  std::unique_ptr<runtime::OperationTrace> tracing;  // null: it is not traced
 
   engine::StaleCalls* stale() noexcept { return std::get_if<engine::StaleCalls>(&calls); }
   const engine::StaleCalls* stale() const noexcept {
@@ -126,6 +128,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::string describe() const;
   /// The ranks whose messages its round still needs; empty along the ring of nodes.
   std::vector<Rank> missing_ranks() const;
+  /// From now on its calls are traced, if its context has a trace.  May throw std::bad_alloc.
+  void trace();
   /// Tells others of it, now that it is complete.
   void publish();
   /// Its user is done with it.
@@ -139,6 +143,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   void count_bytes() noexcept;
   /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
+  Status advance_by_kind(runtime::JoinedFabric& joined) noexcept;
   /// What else such calls do when they have begun.
   void begin_otherwise() noexcept;
   Status wait_slow(Timeout timeout) noexcept;

@@ -23,9 +23,28 @@ struct StagingFabric : Fabric {
   }
 };
 
+/// The fabric of an operation that is traced: what has been put or taken is progress.
+template <class Fabric>
+struct TracedFabric : Fabric {
+  runtime::OperationTrace& tracing;
+  const engine::Execution& execution;
+
+  Status put(runtime::JoinedChannel& channel, std::uint32_t parity, std::size_t put) noexcept {
+    const Status status = Fabric::put(channel, parity, put);
+    if (status == Status::ok) tracing.advances(execution.steps[execution.next]);
+    return status;
+  }
+  bool take(runtime::JoinedChannel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
+    if (!Fabric::take(channel, parity, slot)) return false;
+    tracing.advances(execution.steps[execution.next]);
+    return true;
+  }
+};
+
 }  // namespace
 
 void Operation::Implementation::begin_otherwise() noexcept {
+  if (tracing) tracing->begin(execution.call());
   if (stale()) stale()->begin(execution);
   if (staging) stage_chunk();
 }
@@ -37,10 +56,26 @@ void Operation::Implementation::stage_chunk() noexcept {
 }
 
 Status Operation::Implementation::advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept {
+  if (!tracing) return advance_by_kind(joined);
+  const std::uint64_t before = ring() ? ring()->position() : 0;
+  const Status status = advance_by_kind(joined);
+  if (ring() && ring()->position() != before) tracing->advances_to(0);
+  if (status == Status::ok)
+    tracing->end();
+  else if (!tracing->waits())
+    tracing->wait(awaited().rank);
+  return status;
+}
+
+Status Operation::Implementation::advance_by_kind(runtime::JoinedFabric& joined) noexcept {
   if (ring()) return ring()->advance();
   const auto advance_over = [this](auto&& fabric) noexcept {
-    return stale() ? stale()->advance(execution, fabric, channel)
-                   : engine::advance(execution, fabric, channel);
+    const auto advance = [this](auto&& over) noexcept {
+      return stale() ? stale()->advance(execution, over, channel)
+                     : engine::advance(execution, over, channel);
+    };
+    using Fabric = std::remove_cvref_t<decltype(fabric)>;
+    return tracing ? advance(TracedFabric<Fabric>{fabric, *tracing, execution}) : advance(fabric);
   };
   // In simulated time nobody sleeps.
   if (is_timed) return advance_over(runtime::TimedFabric{joined, communicator.context.clock});
@@ -48,7 +83,7 @@ Status Operation::Implementation::advance_otherwise_slow(runtime::JoinedFabric& 
     return advance_over(StagingFabric<runtime::WakingFabric>{{joined}, *this});
   if (staging) return advance_over(StagingFabric<runtime::JoinedFabric>{{joined}, *this});
   if (wakes_readers) return advance_over(runtime::WakingFabric{joined});
-  return stale()->advance(execution, joined, channel);
+  return advance_over(joined);
 }
 
 }  // namespace tutti

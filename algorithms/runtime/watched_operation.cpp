@@ -1,8 +1,9 @@
-// What is seen of an operation from outside its calls: its record, what its calls move, and whom it
-// waits for.  Apart from operation.cpp, so that the compiler treats the calls there as if there
-// were nothing else.
+// What is seen of an operation from outside its calls: its record, what its calls move, whom it
+// waits for, and its trace.  Apart from operation.cpp, so that the compiler treats the calls there
+// as if there were nothing else.
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <span>
 
 #include "runtime/operation.hpp"
@@ -54,6 +55,21 @@ runtime::Awaited Operation::Implementation::awaited() const noexcept {
                     : next < execution.steps.size() ? execution.steps[next].peer
                                                     : no_rank;
   return {rank, position()};
+}
+
+void Operation::Implementation::trace() {
+  runtime::Trace* const trace = communicator.context.trace.get();
+  if (trace == nullptr) return;
+  tracing = std::make_unique<runtime::OperationTrace>(
+      *trace, runtime::TracedOperation{
+                  .collective = name,
+                  .algorithm = plan.algorithm,
+                  .ordinal = ordinal,
+                  .communicator = communicator.number,
+                  .rank_count = communicator.exchange.rank_count(),
+                  .round_count = ring() ? 0 : static_cast<std::uint32_t>(plan.per_round.size()),
+                  .bytes = asked.bytes()});
+  if (std::holds_alternative<PlanCalls>(calls)) calls.emplace<OtherPlanCalls>();
 }
 
 }  // namespace tutti
