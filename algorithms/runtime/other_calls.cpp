@@ -62,7 +62,7 @@ Status Operation::Implementation::advance_otherwise_slow(runtime::JoinedFabric& 
   if (ring() && ring()->position() != before) tracing->advances_to(0);
   if (status == Status::ok)
     tracing->end();
-  else if (!tracing->waits())
+  else if (tracing->begins_to_wait())
     tracing->wait(awaited().rank);
   return status;
 }

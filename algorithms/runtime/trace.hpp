@@ -18,6 +18,7 @@
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/timeout.hpp>
 #include <tutti/types.hpp>
+#include <utility>
 #include <vector>
 
 #include "plan/core/plan.hpp"
@@ -119,50 +120,83 @@ class Trace {
 };
 
 /// What one operation stamps.  One thread at a time.
+///
+/// A stamp takes about as long as the work on a small payload.  So of the stamps of such a call its
+/// user waits for one only, that of its end.  The begin is stamped when the first message is on its
+/// way, or nothing has come at the first look, the begin of a wait by the second look, which finds
+/// nothing either, and its end with whatever is stamped next: all of them some nanoseconds late.
 class OperationTrace {
  public:
   OperationTrace(Trace& trace, TracedOperation operation)
-      : trace_(trace), operation_(trace.add(std::move(operation))) {}
+      : trace_(trace),
+        is_small_(operation.bytes <= small_bytes),
+        operation_(trace.add(std::move(operation))) {}
 
   void set_label(std::string_view label) noexcept { trace_.set_label(operation_, label); }
 
   void begin(std::uint64_t call) noexcept {
-    waits_ = false;
+    forget();
     round_ = 0;
-    trace_.stamp(trace_.now(), Trace::Kind::call_begins, operation_,
-                 static_cast<std::uint32_t>(call));
+    call_ = static_cast<std::uint32_t>(call);
+    begins_ = true;
+    if (!is_small_) settle(trace_.now());
   }
   /// A message has come or gone by this step.
   void advances(const plan::Step& step) noexcept {
-    if (waits_ || step.round != round_) advances_to(step.round);
+    has_looked_ = false;
+    if (begins_ || waits_ || step.round != round_) advances_to(step.round);
   }
   void advances_to(std::uint32_t round) noexcept {
+    if (is_small_ && !begins_ && !has_come_ && round == round_) {
+      has_come_ = true;
+      return;
+    }
     const std::uint64_t now = trace_.now();
-    if (waits_) trace_.stamp(now, Trace::Kind::wait_ends, operation_);
-    waits_ = false;
+    settle(now);
     if (round == round_) return;
     round_ = round;
     trace_.stamp(now, Trace::Kind::round_begins, operation_, round);
   }
-  bool waits() const noexcept { return waits_; }
+  /// Nothing has come.  Whether this is the second look that says so, and wait() is to be called.
+  bool begins_to_wait() noexcept {
+    if (begins_) settle(trace_.now());
+    return (!waits_ || has_come_) && std::exchange(has_looked_, true);
+  }
   void wait(Rank awaited) noexcept {
+    const std::uint64_t now = trace_.now();
+    settle(now);
     waits_ = true;
-    trace_.stamp(trace_.now(), Trace::Kind::wait_begins, operation_, index_of(awaited));
+    trace_.stamp(now, Trace::Kind::wait_begins, operation_, index_of(awaited));
   }
-  void end() noexcept {
-    waits_ = false;
-    trace_.stamp(trace_.now(), Trace::Kind::call_ends, operation_);
-  }
-  void fail() noexcept {
-    waits_ = false;
-    trace_.stamp(trace_.now(), Trace::Kind::call_fails, operation_);
-  }
+  void end() noexcept { end_by(Trace::Kind::call_ends); }
+  void fail() noexcept { end_by(Trace::Kind::call_fails); }
 
  private:
+  static constexpr std::uint64_t small_bytes = 256;
+
+  void forget() noexcept { begins_ = waits_ = has_come_ = has_looked_ = false; }
+  /// What has no stamp yet gets one.
+  void settle(std::uint64_t now) noexcept {
+    if (begins_) trace_.stamp(now, Trace::Kind::call_begins, operation_, call_);
+    if (waits_) trace_.stamp(now, Trace::Kind::wait_ends, operation_);
+    forget();
+  }
+  void end_by(Trace::Kind how) noexcept {
+    const std::uint64_t now = trace_.now();
+    if (begins_) settle(now);
+    forget();  // the end of a call is that of its rounds and waits
+    trace_.stamp(now, how, operation_);
+  }
+
   Trace& trace_;
+  bool is_small_;
   std::uint16_t operation_;
+  bool begins_ = false;  // and has no stamp yet
   bool waits_ = false;
+  bool has_come_ = false;    // what it waits for, and the wait has no end yet
+  bool has_looked_ = false;  // and has found nothing since
   std::uint32_t round_ = 0;
+  std::uint32_t call_ = 0;
 };
 
 }  // namespace tutti::runtime

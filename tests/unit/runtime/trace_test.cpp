@@ -80,7 +80,7 @@ std::vector<std::string> events_of(const std::string& text) {
   return events;
 }
 
-TracedOperation two_rounds() {
+TracedOperation two_rounds(std::uint64_t bytes = 4096) {
   return {.collective = "allreduce",
           .algorithm = "recursive_multiplying",
           .label = "",
@@ -88,7 +88,7 @@ TracedOperation two_rounds() {
           .communicator = 1,
           .rank_count = 4,
           .round_count = 2,
-          .bytes = 8};
+          .bytes = bytes};
 }
 
 TEST_F(Traces, have_calls_rounds_and_waits) {
@@ -120,6 +120,43 @@ TEST_F(Traces, have_calls_rounds_and_waits) {
   EXPECT_NE(text.find("\"algorithm\":\"recursive_multiplying\""), std::string::npos);
   EXPECT_NE(text.find("\"events_dropped\":0"), std::string::npos);
   EXPECT_TRUE(is_json(path("trace.2.json")));
+}
+
+/// A reading of the clock would take as long as the work on the payload.
+TEST_F(Traces, of_small_payloads_end_a_wait_with_what_comes_next) {
+  {
+    Trace trace(path("trace"), Rank{0}, 4096, clock_);
+    OperationTrace operation(trace, two_rounds(8));
+    operation.begin(1);
+    EXPECT_FALSE(operation.begins_to_wait());  // at 3 us
+    operation.wait(Rank{1});                   // at 4 us
+    operation.advances(in_round(0));
+    operation.wait(Rank{2});  // at 5 us
+    operation.advances(in_round(0));
+    operation.advances(in_round(1));  // at 6 us
+    operation.wait(Rank{3});          // at 7 us
+    operation.advances(in_round(1));
+    operation.end();  // at 8 us
+  }
+  std::string order;
+  for (const std::string& event : events_of(read(path("trace.0"))))
+    order += event.substr(7, 1) + event.substr(15, 1) + " ";
+  EXPECT_EQ(order, "B3 B3 B4 E5 B5 E6 E6 B6 B7 E8 E8 E8 ");
+}
+
+TEST_F(Traces, have_waits_from_the_second_look_on) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace operation(trace, two_rounds());
+  operation.begin(1);
+  EXPECT_FALSE(operation.begins_to_wait()) << "the program may compute before it looks again";
+  EXPECT_TRUE(operation.begins_to_wait());
+  operation.wait(Rank{1});
+  EXPECT_FALSE(operation.begins_to_wait()) << "it waits already";
+  operation.advances(in_round(0));
+  EXPECT_FALSE(operation.begins_to_wait());
+  EXPECT_TRUE(operation.begins_to_wait());
+  operation.advances(in_round(0));
+  EXPECT_FALSE(operation.begins_to_wait()) << "something has come";
 }
 
 TEST_F(Traces, keep_the_newest_events_and_count_those_that_were_dropped) {
