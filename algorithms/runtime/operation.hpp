@@ -67,8 +67,11 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers, staging or tracing
-  std::variant<PlanCalls, OtherPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
+  struct OtherPlanCalls {};   // of the plan, where is_timed, wakes_readers or staging
+  struct TracedPlanCalls {};  // of the plan, where tracing and nothing else
+  std::variant<PlanCalls, OtherPlanCalls, TracedPlanCalls, engine::StaleCalls,
+               runtime::SharedRingOperation>
+      calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
@@ -143,6 +146,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   void count_bytes() noexcept;
   /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
+  Status advance_traced(runtime::JoinedFabric& joined) noexcept;
   Status advance_by_kind(runtime::JoinedFabric& joined) noexcept;
   /// What else such calls do when they have begun.
   void begin_otherwise() noexcept;

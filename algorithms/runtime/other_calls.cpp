@@ -5,6 +5,7 @@
 #include "engine/advance.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/timed_fabric.hpp"
+#include "runtime/traced_fabric.hpp"
 
 namespace tutti {
 namespace {
@@ -19,24 +20,6 @@ struct StagingFabric : Fabric {
   bool take(runtime::JoinedChannel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
     if (!Fabric::take(channel, parity, slot)) return false;
     operation.staging->find(operation.execution.memory, parity, slot);
-    return true;
-  }
-};
-
-/// The fabric of an operation that is traced: what has been put or taken is progress.
-template <class Fabric>
-struct TracedFabric : Fabric {
-  runtime::OperationTrace& tracing;
-  const engine::Execution& execution;
-
-  Status put(runtime::JoinedChannel& channel, std::uint32_t parity, std::size_t put) noexcept {
-    const Status status = Fabric::put(channel, parity, put);
-    if (status == Status::ok) tracing.advances(execution.steps[execution.next]);
-    return status;
-  }
-  bool take(runtime::JoinedChannel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
-    if (!Fabric::take(channel, parity, slot)) return false;
-    tracing.advances(execution.steps[execution.next]);
     return true;
   }
 };
@@ -56,6 +39,7 @@ void Operation::Implementation::stage_chunk() noexcept {
 }
 
 Status Operation::Implementation::advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept {
+  if (std::holds_alternative<TracedPlanCalls>(calls)) return advance_traced(joined);
   if (!tracing) return advance_by_kind(joined);
   const std::uint64_t before = ring() ? ring()->position() : 0;
   const Status status = advance_by_kind(joined);
@@ -75,7 +59,8 @@ Status Operation::Implementation::advance_by_kind(runtime::JoinedFabric& joined)
                      : engine::advance(execution, over, channel);
     };
     using Fabric = std::remove_cvref_t<decltype(fabric)>;
-    return tracing ? advance(TracedFabric<Fabric>{fabric, *tracing, execution}) : advance(fabric);
+    return tracing ? advance(runtime::TracedFabric<Fabric>{fabric, *tracing, execution})
+                   : advance(fabric);
   };
   // In simulated time nobody sleeps.
   if (is_timed) return advance_over(runtime::TimedFabric{joined, communicator.context.clock});

@@ -42,14 +42,6 @@ bool has_steady_counter() noexcept {
 #endif
 }
 
-std::uint64_t counter() noexcept {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return static_cast<std::uint64_t>(detail::now().count());
-#endif
-}
-
 [[noreturn]] void refuse(const std::string& pattern, const std::string& path,
                          const std::string& reason, int error) {
   throw Error(ErrorCode::invalid_argument,
@@ -208,8 +200,8 @@ void Trace::set_label(std::uint16_t operation, std::string_view label) noexcept 
   }
 }
 
-std::uint64_t Trace::now() noexcept {
-  return counts_ticks_ ? counter() : static_cast<std::uint64_t>(clock_.now().count());
+std::uint64_t Trace::clock_ns() noexcept {
+  return static_cast<std::uint64_t>(clock_.now().count());
 }
 
 Trace::Moment Trace::moment() noexcept {

@@ -67,7 +67,7 @@ class Trace {
   std::uint16_t add(TracedOperation operation);
   void set_label(std::uint16_t operation, std::string_view label) noexcept;
 
-  std::uint64_t now() noexcept;
+  std::uint64_t now() noexcept { return counts_ticks_ ? ticks() : clock_ns(); }
   void stamp(std::uint64_t ticks, Kind kind, std::uint16_t operation,
              std::uint32_t value = 0) noexcept {
     stamps_[made_++ & mask_] = {ticks, value, operation, kind};
@@ -100,6 +100,14 @@ class Trace {
   };
   class Writer;
 
+  static std::uint64_t ticks() noexcept {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return 0;
+#endif
+  }
+  std::uint64_t clock_ns() noexcept;
   Moment moment() noexcept;
   void write_head(Writer& writer, std::uint64_t dropped) const;
   void write_stamp(Writer& writer, const Stamp& stamp, Open& open) const;

@@ -69,7 +69,7 @@ void Operation::Implementation::trace() {
                   .rank_count = communicator.exchange.rank_count(),
                   .round_count = ring() ? 0 : static_cast<std::uint32_t>(plan.per_round.size()),
                   .bytes = asked.bytes()});
-  if (std::holds_alternative<PlanCalls>(calls)) calls.emplace<OtherPlanCalls>();
+  if (std::holds_alternative<PlanCalls>(calls)) calls.emplace<TracedPlanCalls>();
 }
 
 }  // namespace tutti
