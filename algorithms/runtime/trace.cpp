@@ -8,6 +8,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -103,9 +104,8 @@ class Trace::Writer {
   }
   void add(std::uint64_t number) noexcept {
     char text[24];
-    add(std::string_view(
-        text, static_cast<std::size_t>(std::snprintf(text, sizeof text, "%llu",
-                                                     static_cast<unsigned long long>(number)))));
+    const char* const end = std::to_chars(text, text + sizeof text, number).ptr;
+    add(std::string_view(text, static_cast<std::size_t>(end - text)));
   }
   /// Begins an event: `"ph": "X", "ts": MICROSECONDS` and who.
   void begin_event(std::string_view phase, std::uint64_t ticks, Rank rank,
