@@ -83,7 +83,8 @@ std::string attach(const std::string& process, const std::string& format) {
   const bool is_json = format == "json";
   std::string text;
   for (const detail::Mapping& page : first_pages(id)) {
-    const runtime::SeenProcess seen = runtime::look_at(id, page.data());
+    const runtime::SeenProcess seen =
+        runtime::look_at(id, page.data(), runtime::LookFor::operations_and_waits);
     if (is_json) text += (text.empty() ? "[" : ",") + runtime::json_of(seen);
     if (!is_json) text += runtime::text_of(seen);
   }

@@ -25,6 +25,9 @@ struct TransportFailure {
   ibv_wc_status completion = IBV_WC_SUCCESS;
   int system_errno = 0;
   std::string_view what;  // static text
+  // Where a completion carried it:
+  bool is_receive = false;         // of a receive; else of a write
+  std::uint32_t vendor_error = 0;  // as the device gives it
 };
 
 /// What worded writes need of a device and of a queue pair.

@@ -9,6 +9,8 @@
 #include <tutti/detail/check.hpp>
 #include <utility>
 
+#include "verbs/completion_words.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -329,6 +331,18 @@ bool Connections::free(std::uint32_t index) noexcept {
   if (connection.users > 0 || connection.unheard) return false;
   free_.push_back(index);
   return true;
+}
+
+void Connections::fail_by(Connection& connection, const ibv_wc& completion) noexcept {
+  // A queue pair that is closed here completes what was posted on it with an error, which is none.
+  if (completion.status != IBV_WC_SUCCESS && connection.pair && !connection.is_closing)
+    ++completion_errors_;
+  fail(connection, {.process = connection.process,
+                    .completion = completion.status,
+                    .what = words_of(completion.status).meaning,
+                    // Its opcode is not valid.
+                    .is_receive = CompletionTag::decoded(completion.wr_id).finished == 0,
+                    .vendor_error = completion.vendor_err});
 }
 
 void Connections::fail(Connection& connection, const TransportFailure& failure) noexcept {

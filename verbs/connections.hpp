@@ -142,6 +142,10 @@ class Connections {
   /// The first failure of a connection that has not been returned before; has_news() must hold.
   TransportFailure next_failure() noexcept;
 
+  /// Completions with an error, of all connections while they were open.
+  const std::uint64_t& completion_errors() const noexcept { return completion_errors_; }
+  /// A completion with an error was polled.
+  void fail_by(Connection& connection, const ibv_wc& completion) noexcept;
   /// Keeps the first failure of a connection, and closes it.
   void fail(Connection& connection, const TransportFailure& failure) noexcept;
   /// Fails the connections of a completion queue.
@@ -183,6 +187,7 @@ class Connections {
   std::uint64_t made_ = 0;
   std::uint64_t uses_ = 0;
   std::size_t unheard_ = 0;  // connections with an unheard failure
+  std::uint64_t completion_errors_ = 0;
 };
 
 }  // namespace tutti::verbs

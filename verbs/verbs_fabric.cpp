@@ -201,11 +201,7 @@ std::size_t VerbsFabric::poll(ibv_cq* queue) noexcept {
     Connection& connection = connections_[tag.connection];
     if (completion.status != IBV_WC_SUCCESS || !connection.pair) [[unlikely]] {
       // wr_id, status, qp_num and vendor_err are valid in error completions, the opcode is not.
-      connections_.fail(connection, {.process = connection.process,
-                                     .completion = completion.status,
-                                     .what = completion.status == IBV_WC_RETRY_EXC_ERR
-                                                 ? "does not answer (transport retries exceeded)"
-                                                 : ibv_wc_status_str(completion.status)});
+      connections_.fail_by(connection, completion);
     } else if ((completion.opcode & IBV_WC_RECV) == 0) {
       assert(completion.qp_num == connection.pair->get()->qp_num);
       connection.sends.completed(tag.finished);

@@ -18,6 +18,9 @@ namespace {
 /// More operations than these are not read: the list may be changing, or be broken.
 constexpr std::size_t records_max = 10'000;
 
+/// No communicator has more ranks, but a record that is being written may say so.
+constexpr std::uint32_t ranks_max = 1u << 20;
+
 std::uint64_t address_of(const void* object) noexcept {
   return reinterpret_cast<std::uintptr_t>(object);
 }
@@ -100,6 +103,8 @@ SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
         (sequence + record.chunk_count - 1) / std::max<std::uint64_t>(record.chunk_count, 1);
   if (read_from(process, record.in_flight, is_in_flight) == 0)
     seen.is_in_flight = is_in_flight != 0;
+  seen.count(record);
+  if (record.bytes_sent != 0) (void)read_from(process, record.bytes_sent, seen.bytes_sent);
   if (!seen.is_in_flight) return seen;
   read_position(process, record, seen);
   if (seen.is_waiting && record.no_progress_since != 0)
@@ -108,7 +113,29 @@ SeenOperation seen_of(std::int32_t process, const OperationRecord& record) {
   return seen;
 }
 
+/// The waits of the communicator of this record, unless they are known.
+void read_waits(std::int32_t process, const OperationRecord& record, SeenProcess& seen) {
+  const auto is_same = [&](const SeenCommunicator& known) {
+    return known.communicator == record.communicator && known.rank == record.rank;
+  };
+  if (record.waits == 0 || record.rank_count > ranks_max ||
+      std::any_of(seen.communicators.begin(), seen.communicators.end(), is_same))
+    return;
+  std::vector<PeerWait> waits(record.rank_count);
+  if (shm::peek_peer_memory(process, record.waits, reinterpret_cast<std::byte*>(waits.data()),
+                            waits.size() * sizeof(PeerWait)) == 0)
+    seen.communicators.push_back(
+        {record.communicator, record.rank, record.rank_count, waited_for(waits)});
+}
+
 }  // namespace
+
+void SeenOperation::count(const OperationRecord& record) noexcept {
+  calls_finished = call - (is_in_flight && call > 0 ? 1 : 0);
+  rounds_finished = calls_finished * record.chunk_count * record.round_count;
+  bytes_sent = calls_finished * record.bytes_sent_per_call;
+  bytes_read = calls_finished * record.bytes_read_per_call;
+}
 
 void OperationRecord::set_label(std::string_view text) noexcept {
   std::size_t length = std::min(text.size(), sizeof label - 1);
@@ -118,10 +145,11 @@ void OperationRecord::set_label(std::string_view text) noexcept {
   std::memcpy(label, text.data(), length);
 }
 
-Activity::Activity(std::byte* page) noexcept
+Activity::Activity(std::byte* page, const std::uint64_t& completion_errors) noexcept
     : board_(reinterpret_cast<ActivityBoard*>(page + ActivityBoard::offset)) {
   board_->process = static_cast<std::uint64_t>(::getpid());
   board_->newest = 0;
+  board_->completion_errors = address_of(&completion_errors);
   std::atomic_ref(board_->layout).store(ActivityBoard::current_layout, std::memory_order_release);
 }
 
@@ -144,7 +172,7 @@ void Activity::remove(OperationRecord& record) noexcept {
   if (*link != 0) std::atomic_ref(*link).store(record.next, std::memory_order_release);
 }
 
-SeenProcess look_at(std::int32_t process, const std::byte* page) {
+SeenProcess look_at(std::int32_t process, const std::byte* page, LookFor what) {
   SeenProcess seen{.process = process, .state = state_of(process)};
   ActivityBoard board;
   std::memcpy(&board, page + ActivityBoard::offset, sizeof board);
@@ -162,9 +190,13 @@ SeenProcess look_at(std::int32_t process, const std::byte* page) {
     }
     if (record.magic != OperationRecord::magic_number) break;  // the list has changed meanwhile
     seen.operations.push_back(seen_of(process, record));
+    if (what == LookFor::operations_and_waits) read_waits(process, record, seen);
     at = record.next;
   }
   std::reverse(seen.operations.begin(), seen.operations.end());
+  std::reverse(seen.communicators.begin(), seen.communicators.end());
+  if (board.completion_errors != 0)
+    (void)read_from(process, board.completion_errors, seen.completion_errors);
   return seen;
 }
 

@@ -22,6 +22,7 @@
 #include "runtime/wait_policy.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
+#include "verbs/completion_words.hpp"
 #include "verbs/port_card.hpp"
 
 namespace tutti {
@@ -37,6 +38,7 @@ struct Introduction {
   std::uint64_t shared_notifications;
   std::uint64_t is_automatic;  // nobody has asked for these
   std::uint64_t node_shape;    // hash of what is imposed on nodes and domains
+  std::uint64_t lacks_trace;   // this rank cannot write the trace that it is asked for
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;         // allowed
@@ -98,6 +100,16 @@ auto cpus_by_host(std::span<const Introduction> all) {
 void require_ports_of_one_kind(std::span<const verbs::PortCard> ports) {
   if (const std::string reason = verbs::incompatibility(ports); !reason.empty())
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
+}
+
+/// `own`: why this rank cannot write its trace.
+void require_traces(std::span<const Introduction> all, const std::string& own) {
+  if (!own.empty()) throw Error(ErrorCode::invalid_argument, own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].lacks_trace != 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "rank " + std::to_string(rank) +
+                      " cannot write the file of its TUTTI_TRACE; its own error says why");
 }
 
 /// Memory of the arena for a probe, which a partner that is late may still read after it.
@@ -183,15 +195,18 @@ Communicator::Implementation::Implementation(
 }
 
 void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
+  const std::string no_trace = context.open_trace(exchange.self());
+  number = ++context.communicators_made;
   const Introduction self{
       .process_key = context.process_key,
-      .communicators_made = ++context.communicators_made,
+      .communicators_made = number,
       .check_level = static_cast<std::uint64_t>(context.settings.check),
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
       .notify = static_cast<std::uint64_t>(context.settings.notify),
       .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
       .is_automatic = context.settings.shared_notifications == SharedNotifications::automatic,
       .node_shape = hash_of_shape(context.settings),
+      .lacks_trace = !no_trace.empty(),
       .connections_max = context.fabric.connections().count_max(),
       .receives_max = context.fabric.connections().receives_promised_max(),
       .cpus = detail::allowed_cpus(),
@@ -213,6 +228,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     tables.push_back(rank.tuning);
   }
   require_ports_of_one_kind(ports);  // before what follows from the kind
+  require_traces(all, no_trace);
   // A file that one rank has found may forbid it words, about which nobody has asked.
   const bool all_are_automatic = std::all_of(
       all.begin(), all.end(), [](const Introduction& rank) { return rank.is_automatic != 0; });
@@ -328,6 +344,7 @@ Communicator::Implementation::~Implementation() {
                 "operations, and what was split off, are destroyed before their communicator",
                 live_operations);
   std::erase(context.communicators, this);
+  if (context.settings.stragglers) runtime::print_stragglers(*this);
 }
 
 template <class Step>
@@ -451,15 +468,35 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                   static_cast<unsigned long long>(failure.sequence), failure.round);
   else
     std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s", name_of(status), who, what);
+  if (completion != IBV_WC_SUCCESS) {  // as much of the hint as there is room for
+    const std::size_t used = std::strlen(failure.text);
+    std::snprintf(failure.text + used, sizeof failure.text - used, "; %s",
+                  verbs::words_of(static_cast<ibv_wc_status>(completion)).hint);
+  }
   std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;
+    if (operation->tracing) operation->tracing->fail();
     if (operation->withdrawn != nullptr) shm::withdraw(operation->withdrawn);
     return true;
   });
   // Neighbours that sleep ask for the reason now, not when they next ask by themselves; also those
   // that are not of this part of a communicator, whose exchange has heard of it.
   context.wakers.alarm();
+  if (context.trace) context.trace->fail(failure.text);  // last, because it takes its time
+}
+
+void Communicator::Implementation::fail_by(const verbs::TransportFailure& cause, Status status,
+                                           Rank peer) noexcept {
+  if (failed()) return;
+  if (cause.completion == IBV_WC_SUCCESS)
+    return fail(status, peer, cause.what.data(), nullptr, 0, cause.system_errno);
+  const verbs::CompletionWords words = verbs::words_of(cause.completion);
+  char what[128];
+  std::snprintf(what, sizeof what, "%s (%s of a %s)", words.meaning, words.name,
+                cause.is_receive ? "receive" : "write");
+  fail(status, peer, what, nullptr, static_cast<std::uint32_t>(cause.completion),
+       cause.system_errno);
 }
 
 void Communicator::Implementation::fail_all(Incident incident, const char* what,

@@ -18,6 +18,7 @@
 #include "runtime/context.hpp"
 #include "runtime/liveness.hpp"
 #include "runtime/neighbourhood.hpp"
+#include "runtime/peer_waits.hpp"
 #include "runtime/set_up_call.hpp"
 #include "runtime/tuning_agreement.hpp"
 #include "runtime/watched_exchange.hpp"
@@ -74,6 +75,12 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// Points to the word of ForkMark until this communicator fails, then to a zero.  So a single
   /// look finds a failure as well as a forked child.
   const std::uint32_t* usable = &context.mark.word();
+  std::uint64_t number = 0;  // of all that its context has made, from 1
+  /// How long this rank has waited for each other one.  Records have its address: it stays as it
+  /// is.
+  std::vector<runtime::PeerWait> waits = std::vector<runtime::PeerWait>(exchange.rank_count());
+  /// The first of a connection to one of its ranks.  What it means is known once it has failed.
+  std::optional<verbs::TransportFailure> completion_error;
 
   /// Whether messages to and from that rank go through shared memory.
   bool is_neighbour(Rank rank) const noexcept {
@@ -139,6 +146,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// names the operation `met_by` that met it, or, if that is null, any one of those in flight.
   void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
             std::uint32_t completion = 0, int system_errno = 0) noexcept;
+  /// Likewise, because of a connection to `peer`.
+  void fail_by(const verbs::TransportFailure& cause, Status status, Rank peer) noexcept;
   /// Tells the other ranks of the incident, then fails.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;

@@ -45,7 +45,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block}}),
       offered(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
-      activity(fabric.arena().mapping()->data()),
+      activity(fabric.arena().mapping()->data(), fabric.connections().completion_errors()),
       clock(fabric.port().driver().clock()),
       found_table(runtime::find_table(settings, fabric.port())) {
   fabric.learn(runtime::found_placement(found_table));
@@ -85,6 +85,16 @@ shm::StagingRing* Context::Implementation::use_staging_ring() {
   }
   detail::enter_pages(staging_memory.data(), staging_memory.size());
   return &staging_ring.emplace(staging_memory.data(), staging_memory.size());
+}
+
+std::string Context::Implementation::open_trace(Rank rank) try {
+  if (settings.trace_file.empty() || trace) return "";
+  trace = std::make_unique<runtime::Trace>(settings.trace_file, rank, settings.trace_bytes, clock);
+  return "";
+} catch (const Error& error) {
+  return error.what();
+} catch (const std::bad_alloc&) {
+  return "TUTTI_TRACE_BYTES=" + std::to_string(settings.trace_bytes) + ": no memory for so many";
 }
 
 const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
@@ -138,9 +148,7 @@ std::size_t Context::Implementation::progress() noexcept {
 
 std::uint64_t Context::Implementation::position() const noexcept {
   std::uint64_t position = 0;
-  for (const Operation::Implementation* operation : in_flight)
-    position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
-                (operation->ring() ? operation->ring()->position() : 0);
+  for (const Operation::Implementation* operation : in_flight) position += operation->position();
   return position;
 }
 

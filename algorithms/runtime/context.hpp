@@ -20,6 +20,7 @@
 #include "runtime/neighbourhood.hpp"
 #include "runtime/report_signal.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/trace.hpp"
 #include "runtime/tuning_table.hpp"
 #include "shm/known_costs.hpp"
 #include "shm/offered_mapping.hpp"
@@ -62,7 +63,8 @@ struct TUTTI_HIDDEN Context::Implementation {
     verbs::RegionHandle region;
   };
   std::unordered_map<std::uint64_t, NeighbourArena> neighbour_arenas;
-  detail::Clock& clock;  // of the device
+  detail::Clock& clock;                   // of the device
+  std::unique_ptr<runtime::Trace> trace;  // if one is asked for: from its first communicator on
   const runtime::FoundTable found_table;
   SharedNotifications shared_notifications = SharedNotifications::republished;  // in force
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
@@ -77,6 +79,9 @@ struct TUTTI_HIDDEN Context::Implementation {
   std::uint32_t communicators_made = 0;
   bool has_failed = false;  // a communicator of it: no orderly end
 
+  /// Opens the trace that is asked for, if it is not open, as that of this rank.  Returns why it
+  /// cannot; empty: it can, or none is asked for.
+  std::string open_trace(Rank rank);
   /// The ring of partials; null if the arena is small, or if there is no memory for it.
   shm::StagingRing* use_staging_ring();
   /// Registers it, once.  Throws Error.

@@ -34,6 +34,8 @@ void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept
   const auto is_known = [&](const Suspicion& held) { return held.peer == peer; };
   if (communicator_.failed() || std::any_of(suspicions_.begin(), suspicions_.end(), is_known))
     return;
+  if (cause.completion != IBV_WC_SUCCESS && !communicator_.completion_error)
+    communicator_.completion_error = cause;
   suspicions_.push_back({.cause = cause, .peer = peer, .until = {}});
   next_check_ = Timeout::zero();
 }
@@ -140,9 +142,8 @@ void Liveness::condemn(const Suspicion& held) noexcept {
     communicator_.exchange.announce({Incident::Kind::silent, held.peer});
   else
     communicator_.exchange.announce({Incident::Kind::aborted, communicator_.exchange.self()});
-  communicator_.fail(silent ? Status::peer_failed : Status::transport_failed, held.peer,
-                     held.cause.what.data(), nullptr,
-                     static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
+  communicator_.fail_by(held.cause, silent ? Status::peer_failed : Status::transport_failed,
+                        held.peer);
 }
 
 bool Liveness::needs(Rank peer) const noexcept {

@@ -560,6 +560,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   else
     find_messages_in_place(*operation, places);
   connections.keep();
+  if (!request.is_trial) operation->trace();
   operation->publish();
   return operation;
 }

@@ -247,21 +247,6 @@ Status Operation::Implementation::wait(Timeout timeout) noexcept {
   return execution.in_flight ? wait_slow(timeout) : settled();
 }
 
-void Operation::Implementation::publish() {
-  record.communicator = communicator.id;
-  record.ordinal = ordinal;
-  record.rank = index_of(communicator.exchange.self());
-  record.rank_count = communicator.exchange.rank_count();
-  record.round_count = static_cast<std::uint32_t>(plan.per_round.size());
-  std::snprintf(record.collective, sizeof record.collective, "%s", name);
-  communicator.operations.push_back(this);
-  communicator.context.activity.add(record, execution);
-}
-
-void Operation::Implementation::unpublish() noexcept {
-  if (std::erase(communicator.operations, this) > 0) communicator.context.activity.remove(record);
-}
-
 /// While it exists, the record of an operation says that its user waits for it.
 class Operation::Implementation::Waiting {
  public:
@@ -270,11 +255,21 @@ class Operation::Implementation::Waiting {
     operation_.record.is_waiting = 1;
     // A program that waits by turns has waited since the first of them.
     if (stood_at() != operation_.stands_at) progress_at(begin);
+    operation_.charges.begin(begin, operation_.awaited());
   }
   ~Waiting() { operation_.record.is_waiting = 0; }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
+  /// Charges the time since it has looked last to the rank that was awaited then.
+  void look(Timeout now) noexcept {
+    operation_.charges.go_on(operation_.communicator.waits, now, operation_.awaited());
+  }
+  /// The call has finished.  Nobody waits for the clock but who has waited for microseconds.
+  void finish() noexcept {
+    operation_.charges.finish(operation_.communicator.waits,
+                              operation_.communicator.context.clock.now());
+  }
   void progress_at(Timeout now) noexcept {
     operation_.stands_at = stood_at();
     if (is_real_) operation_.record.no_progress_since = now.count();
@@ -301,9 +296,13 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
     std::size_t completions = 0;
     for (unsigned polls = 0; polls < polls_max; ++polls) {
       completions += context.progress();
-      if (!execution.in_flight) return settled();
+      if (!execution.in_flight) {
+        waiting.finish();
+        return settled();
+      }
     }
     const Timeout now = context.clock.now();
+    waiting.look(now);
     const std::uint64_t before = std::exchange(position, context.position());
     if (completions > 0 || position != before) {
       last_progress = now;
@@ -453,6 +452,7 @@ bool Operation::in_flight() const noexcept {
 
 void Operation::set_label(std::string_view label) noexcept {
   implementation_->record.set_label(label);
+  if (implementation_->tracing) implementation_->tracing->set_label(implementation_->record.label);
 }
 
 std::string Operation::describe() const {

@@ -19,9 +19,11 @@
 #include "runtime/activity.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/joined_fabric.hpp"
+#include "runtime/peer_waits.hpp"
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
 #include "runtime/staging.hpp"
+#include "runtime/trace.hpp"
 #include "runtime/user_operator.hpp"
 #include "shm/mailbox.hpp"
 #include "tune/request.hpp"
@@ -66,8 +68,11 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers, staging or may_fail()
-  std::variant<PlanCalls, OtherPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
+  struct OtherPlanCalls {};   // of the plan, where is_timed, wakes_readers, staging or may_fail()
+  struct TracedPlanCalls {};  // of the plan, where tracing and nothing else
+  std::variant<PlanCalls, OtherPlanCalls, TracedPlanCalls, engine::StaleCalls,
+               runtime::SharedRingOperation>
+      calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
@@ -78,6 +83,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   tune::CollectiveRequest asked = {};
   std::string chosen_by = {};  // what first calls have found, as a line
   bool is_chosen = false;      // by tune::choose()
+  runtime::WaitCharges charges;
+  std::unique_ptr<runtime::OperationTrace> tracing;  // null: it is not traced
 
   /// Whether its reduction is an operator that may say so (tutti::fail()).
   bool may_fail() const noexcept { return user_operator.reduction.combine != nullptr; }
@@ -118,11 +125,18 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// Whether this is a forked child of the process that made it.
   bool is_inherited() const noexcept { return communicator.context.mark.is_inherited(); }
   std::uint32_t round() const noexcept;
+  /// What is needed before the next step.
+  runtime::Awaited awaited() const noexcept;
+  std::uint64_t position() const noexcept {
+    return (execution.sequence << 24) + execution.next + 1 + (ring() ? ring()->position() : 0);
+  }
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;
   std::string describe() const;
   /// The ranks whose messages its round still needs; empty along the ring of nodes.
   std::vector<Rank> missing_ranks() const;
+  /// From now on its calls are traced, if its context has a trace.  May throw std::bad_alloc.
+  void trace();
   /// Tells others of it, now that it is complete.
   void publish();
   /// Its user is done with it.
@@ -132,10 +146,14 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::string explanation() const;
 
  private:
+  /// Finds out how many bytes go from rank to rank in a call.
+  void count_bytes() noexcept;
   /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
   /// Keeps it in flight until its communicator has failed.
   Status fail_by_operator_slow() noexcept;
+  Status advance_traced(runtime::JoinedFabric& joined) noexcept;
+  Status advance_by_kind(runtime::JoinedFabric& joined) noexcept;
   /// What else such calls do when they have begun.
   void begin_otherwise() noexcept;
   Status wait_slow(Timeout timeout) noexcept;

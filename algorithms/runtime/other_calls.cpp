@@ -8,6 +8,7 @@
 #include "engine/advance.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/timed_fabric.hpp"
+#include "runtime/traced_fabric.hpp"
 
 namespace tutti {
 namespace {
@@ -39,6 +40,7 @@ struct FailingFabric : Fabric {
 }  // namespace
 
 void Operation::Implementation::begin_otherwise() noexcept {
+  if (tracing) tracing->begin(execution.call());
   if (stale()) stale()->begin(execution);
   if (staging) stage_chunk();
 }
@@ -50,28 +52,43 @@ void Operation::Implementation::stage_chunk() noexcept {
 }
 
 Status Operation::Implementation::advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept {
+  if (std::holds_alternative<TracedPlanCalls>(calls)) return advance_traced(joined);
   if (user_operator.has_failed) return fail_by_operator_slow();
-  const auto run = [this](auto& fabric) noexcept {
-    return stale() ? stale()->advance(execution, fabric, channel)
-                   : engine::advance(execution, fabric, channel);
+  const std::uint64_t before = ring() ? ring()->position() : 0;
+  const Status status = advance_by_kind(joined);
+  if (user_operator.has_failed) return fail_by_operator_slow();
+  if (!tracing) return status;
+  if (ring() && ring()->position() != before) tracing->advances_to(0);
+  if (status == Status::ok)
+    tracing->end();
+  else if (tracing->begins_to_wait())
+    tracing->wait(awaited().rank);
+  return status;
+}
+
+Status Operation::Implementation::advance_by_kind(runtime::JoinedFabric& joined) noexcept {
+  if (ring()) return ring()->advance();
+  const auto advance_over = [this](auto&& fabric) noexcept {
+    const auto advance = [this](auto&& over) noexcept {
+      return stale() ? stale()->advance(execution, over, channel)
+                     : engine::advance(execution, over, channel);
+    };
+    const auto advance_on = [&](auto&& over) noexcept {
+      using Fabric = std::remove_cvref_t<decltype(over)>;
+      return tracing ? advance(runtime::TracedFabric<Fabric>{over, *tracing, execution})
+                     : advance(over);
+    };
+    using Fabric = std::remove_cvref_t<decltype(fabric)>;
+    return may_fail() ? advance_on(FailingFabric<Fabric>{fabric, user_operator})
+                      : advance_on(fabric);
   };
-  const auto advance_over = [&](auto&& fabric) noexcept {
-    if (!may_fail()) return run(fabric);
-    FailingFabric<std::remove_cvref_t<decltype(fabric)>> failing{fabric, user_operator};
-    return run(failing);
-  };
-  const auto advance_by_kind = [&]() noexcept {
-    if (ring()) return ring()->advance();
-    // In simulated time nobody sleeps.
-    if (is_timed) return advance_over(runtime::TimedFabric{joined, communicator.context.clock});
-    if (staging && wakes_readers)
-      return advance_over(StagingFabric<runtime::WakingFabric>{{joined}, *this});
-    if (staging) return advance_over(StagingFabric<runtime::JoinedFabric>{{joined}, *this});
-    if (wakes_readers) return advance_over(runtime::WakingFabric{joined});
-    return advance_over(joined);
-  };
-  const Status status = advance_by_kind();
-  return user_operator.has_failed ? fail_by_operator_slow() : status;
+  // In simulated time nobody sleeps.
+  if (is_timed) return advance_over(runtime::TimedFabric{joined, communicator.context.clock});
+  if (staging && wakes_readers)
+    return advance_over(StagingFabric<runtime::WakingFabric>{{joined}, *this});
+  if (staging) return advance_over(StagingFabric<runtime::JoinedFabric>{{joined}, *this});
+  if (wakes_readers) return advance_over(runtime::WakingFabric{joined});
+  return advance_over(joined);
 }
 
 Status Operation::Implementation::fail_by_operator_slow() noexcept {

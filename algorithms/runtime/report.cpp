@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "runtime/operation.hpp"
 #include "tune/json_text.hpp"
+#include "verbs/completion_words.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -32,6 +34,7 @@ class Json {
     for (const Json& value : values) list += (list.empty() ? "" : ",\n") + value.text();
     add_text(key, "[" + list + "]");
   }
+  void add(std::string_view key, const Json& value) { add_text(key, value.text()); }
   std::string text() const { return "{" + members_ + "}"; }
 
  private:
@@ -64,6 +67,14 @@ std::string position_text(const SeenOperation& seen) {
     text += ", needs rank " + std::to_string(index_of(seen.awaited)) + " next";
   if (seen.without_progress) text += ", no progress for " + seconds_text(*seen.without_progress);
   return text;
+}
+
+/// What the finished calls have done; empty if there are none.
+std::string counts_text(const SeenOperation& seen) {
+  if (seen.calls_finished == 0) return "";
+  return "    finished: " + std::to_string(seen.calls_finished) + " calls, " +
+         std::to_string(seen.rounds_finished) + " rounds, " + std::to_string(seen.bytes_sent) +
+         " bytes sent, " + std::to_string(seen.bytes_read) + " bytes read\n";
 }
 
 std::string text_of(const SeenOperation& seen) {
@@ -123,6 +134,8 @@ Reported reported(const Operation::Implementation& operation) {
                            .is_waiting = record.is_waiting != 0,
                            .round_count = record.round_count},
                   .missing = {}};
+  result.seen.count(record);
+  if (operation.ring()) result.seen.bytes_sent = operation.ring()->bytes_sent();
   if (!execution.in_flight) return result;
   if (!execution.steps.empty()) result.seen.round = operation.round();
   const bool stands = operation.stands_at == operation.communicator.context.position();
@@ -133,7 +146,7 @@ Reported reported(const Operation::Implementation& operation) {
     const NeighbourMapping& theirs = operation.communicator.neighbours.mappings[index_of(rank)];
     Missing missing{rank, std::nullopt};
     if (theirs.mapping != nullptr)
-      missing.there = look_at(theirs.card.process, theirs.mapping->data());
+      missing.there = look_at(theirs.card.process, theirs.mapping->data(), LookFor::operations);
     result.missing.push_back(std::move(missing));
   }
   return result;
@@ -143,7 +156,7 @@ std::string text_of(const Reported& one) {
   std::string text = "  " + one.operation->describe();
   if (one.seen.without_progress)
     text += ", no progress for " + seconds_text(*one.seen.without_progress);
-  text += "\n";
+  text += "\n" + counts_text(one.seen);
   for (const Missing& missing : one.missing) {
     text += "    rank " + std::to_string(index_of(missing.rank));
     if (!missing.there) {
@@ -165,11 +178,28 @@ Json json_of(const SeenOperation& seen) {
   json.add("call", seen.call);
   json.add("in_flight", seen.is_in_flight);
   json.add("waiting", seen.is_in_flight && seen.is_waiting);
+  json.add("calls_finished", seen.calls_finished);
+  json.add("rounds_finished", seen.rounds_finished);
+  json.add("bytes_sent", seen.bytes_sent);
+  json.add("bytes_read", seen.bytes_read);
   if (seen.round) json.add("round", *seen.round);
   if (seen.round) json.add("rounds", seen.round_count);
   if (seen.awaited != no_rank) json.add("next_rank", index_of(seen.awaited));
   if (seen.without_progress) json.add("no_progress_s", seconds_of(*seen.without_progress));
   return json;
+}
+
+std::vector<Json> json_of(std::span<const WaitedFor> ranks) {
+  std::vector<Json> list;
+  for (const WaitedFor& one : ranks) {
+    Json json;
+    json.add("rank", index_of(one.rank));
+    json.add("total_s", static_cast<double>(one.wait.total_ns) / 1e9);
+    json.add("longest_s", static_cast<double>(one.wait.longest_ns) / 1e9);
+    json.add("times_last", one.wait.times_last);
+    list.push_back(std::move(json));
+  }
+  return list;
 }
 
 void add(Json& json, const SeenProcess& seen) {
@@ -207,6 +237,43 @@ Json json_of(const Reported& one) {
   return json;
 }
 
+std::uint64_t completion_errors_of(const Communicator::Implementation& communicator) {
+  return communicator.context.fabric.connections().completion_errors();
+}
+
+std::string errors_text(std::uint64_t count) {
+  return count == 0 ? "" : "  completions with an error: " + std::to_string(count) + "\n";
+}
+
+/// Whoever leaves in good order may break connections, too, which is no failure.
+bool has_completion_error(const Communicator::Implementation& communicator) {
+  return communicator.failed() && communicator.completion_error.has_value();
+}
+
+/// In whole sentences what the failure has as a line; empty if no completion had an error.
+std::string completion_text(const Communicator::Implementation& communicator) {
+  if (!has_completion_error(communicator)) return "";
+  const verbs::TransportFailure& error = *communicator.completion_error;
+  const verbs::CompletionWords words = verbs::words_of(error.completion);
+  return "  completion of a " + std::string(error.is_receive ? "receive" : "write") + ": rank " +
+         std::to_string(index_of(communicator.rank_of(error.process))) + ": " + words.meaning +
+         ": " + words.name + " (" + std::to_string(static_cast<unsigned>(error.completion)) +
+         "), vendor error " + std::to_string(error.vendor_error) + "\n    hint: " + words.hint +
+         "\n";
+}
+
+Json json_of(const verbs::TransportFailure& error) {
+  const verbs::CompletionWords words = verbs::words_of(error.completion);
+  Json json;
+  json.add("of", error.is_receive ? "receive" : "write");
+  json.add("status", static_cast<unsigned>(error.completion));
+  json.add("name", words.name);
+  json.add("vendor_error", error.vendor_error);
+  json.add("meaning", words.meaning);
+  json.add("hint", words.hint);
+  return json;
+}
+
 std::string header_text(const Communicator::Implementation& communicator) {
   const std::size_t self = index_of(communicator.exchange.self());
   const std::uint32_t nodes = communicator.neighbours.nodes.node_count;
@@ -214,7 +281,8 @@ std::string header_text(const Communicator::Implementation& communicator) {
          std::to_string(communicator.exchange.rank_count()) + ", node " +
          std::to_string(index_of(communicator.neighbours.nodes.node[self])) + " of " +
          std::to_string(nodes) + ": " +
-         (communicator.failed() ? communicator.failure.text : "no failure") + "\n";
+         (communicator.failed() ? communicator.failure.text : "no failure") + "\n" +
+         completion_text(communicator) + errors_text(completion_errors_of(communicator));
 }
 
 }  // namespace
@@ -226,7 +294,7 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   if (format == ReportFormat::text) {
     std::string text = header_text(communicator);
     for (const Reported& one : all) text += text_of(one);
-    return text;
+    return text + text_of(waited_for(communicator.waits), "  waited for ");
   }
   const std::size_t self = index_of(communicator.exchange.self());
   Json json;
@@ -236,11 +304,31 @@ std::string report_of(const Communicator::Implementation& communicator, ReportFo
   json.add("nodes", communicator.neighbours.nodes.node_count);
   json.add("status", tutti::name_of(communicator.failure.status));
   if (communicator.failed()) json.add("failure", communicator.failure.text);
+  if (has_completion_error(communicator)) {
+    Json error = json_of(*communicator.completion_error);
+    error.add("rank", index_of(communicator.rank_of(communicator.completion_error->process)));
+    json.add("completion", error);
+  }
+  json.add("completion_errors", completion_errors_of(communicator));
+  json.add("waited_for", json_of(waited_for(communicator.waits)));
   std::vector<Json> operations;
   operations.reserve(all.size());
   for (const Reported& one : all) operations.push_back(json_of(one));
   json.add("operations", operations);
   return json.text() + "\n";
+}
+
+void print_stragglers(const Communicator::Implementation& communicator) noexcept try {
+  const std::vector<WaitedFor> ranks = waited_for(communicator.waits);
+  const std::string head = "tutti: communicator " + std::to_string(communicator.number) +
+                           ", rank " + std::to_string(index_of(communicator.exchange.self())) +
+                           " of " + std::to_string(communicator.exchange.rank_count()) +
+                           " waited for";
+  // One call, so that the lines of several ranks do not mix.
+  std::fputs((head + (ranks.empty() ? " no other rank\n" : "\n" + text_of(ranks, "  "))).c_str(),
+             stderr);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "tutti: no table of stragglers: %s\n", error.what());
 }
 
 std::string text_of(const SeenProcess& seen) {
@@ -250,15 +338,29 @@ std::string text_of(const SeenProcess& seen) {
       (seen.unreadable.empty() ? std::to_string(seen.operations.size()) + " operations"
                                : seen.unreadable) +
       "\n";
+  text += errors_text(seen.completion_errors);
   for (const SeenOperation& one : seen.operations)
     text += "  rank " + std::to_string(one.rank) + " of " + std::to_string(one.rank_count) + ": " +
-            text_of(one) + "\n";
+            text_of(one) + "\n" + counts_text(one);
+  for (const SeenCommunicator& one : seen.communicators)
+    text += text_of(one.waited_for, "  rank " + std::to_string(one.rank) + " of " +
+                                        std::to_string(one.rank_count) + " waited for ");
   return text;
 }
 
 std::string json_of(const SeenProcess& seen) {
   Json json;
   add(json, seen);
+  json.add("completion_errors", seen.completion_errors);
+  std::vector<Json> communicators;
+  for (const SeenCommunicator& one : seen.communicators) {
+    Json known;
+    known.add("rank", one.rank);
+    known.add("ranks", one.rank_count);
+    known.add("waited_for", json_of(one.waited_for));
+    communicators.push_back(std::move(known));
+  }
+  json.add("communicators", communicators);
   return json.text() + "\n";
 }
 

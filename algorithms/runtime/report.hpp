@@ -12,6 +12,9 @@ namespace tutti::runtime {
 /// Communicator::report().  Asks no other rank; looks at those of this node.
 std::string report_of(const Communicator::Implementation& communicator, ReportFormat format);
 
+/// Prints for whom this rank has waited, on standard error.
+void print_stragglers(const Communicator::Implementation& communicator) noexcept;
+
 /// A process as it was seen from outside: a line of text for each operation.
 std::string text_of(const SeenProcess& seen);
 /// Likewise, as JSON.

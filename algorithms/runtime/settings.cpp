@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "bootstrap/secret.hpp"
+#include "runtime/trace.hpp"
 
 namespace tutti {
 namespace {
@@ -215,6 +216,19 @@ std::size_t parse_domains_above(std::string_view text, const std::string& origin
              : parse_number(text, origin, "a number of ranks, for example 16, or never");
 }
 
+std::string parse_path(std::string_view text, const std::string& origin) {
+  if (text.empty())
+    refuse(origin, text, "the path of a file, in which %r stands for the rank; unset it for none");
+  return std::string(text);
+}
+
+std::size_t parse_trace_bytes(std::string_view text, const std::string& origin) {
+  const std::uint64_t bytes = parse_bytes(text, origin);
+  if (bytes < trace_bytes_min || bytes > trace_bytes_max)
+    refuse(origin, text, "from 4K to 64G, for example 16M");
+  return bytes;
+}
+
 /// What the code gives goes before the environment, which is read, and refused, in any case.
 template <class Setting, class Given, class Parse>
 void settle(Setting& setting, const std::optional<Given>& given, const char* variable,
@@ -288,6 +302,12 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (!may_be_handled(settings.report_signal))
     refuse("TUTTI_REPORT_SIGNAL (or report_signal in code)", std::to_string(settings.report_signal),
            "a signal after which a program goes on, such as USR1");
+  constexpr std::nullopt_t not_in_code = std::nullopt;
+  settle(settings.stragglers, std::optional<bool>(not_in_code), "TUTTI_STRAGGLERS",
+         one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
+  settle(settings.trace_file, std::optional<std::string>(not_in_code), "TUTTI_TRACE", parse_path);
+  settle(settings.trace_bytes, std::optional<std::size_t>(not_in_code), "TUTTI_TRACE_BYTES",
+         parse_trace_bytes);
   // Whoever emulates a network wants messages to travel through it.
   const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
   if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};

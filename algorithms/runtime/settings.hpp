@@ -58,7 +58,10 @@ struct ContextSettings {
   std::string tuning_file;  // empty: looked for
   bool tuning_keeps_bits = false;
   bool tuning_appends = false;
-  int report_signal = 0;        // 0: none
+  int report_signal = 0;    // 0: none
+  bool stragglers = false;  // for whom a rank has waited is printed at the end
+  std::string trace_file;   // pattern of a path; empty: no trace
+  std::size_t trace_bytes = 4u << 20;
   std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 

@@ -108,6 +108,25 @@ constexpr Setting table[] = {
      "within a tenth of a second. A handler "
      "that the program has installed before is called, too. tutti-info attach looks at a process "
      "from outside, also at one that does not wait in the library."},
+    {messages, "TUTTI_STRAGGLERS", "0|1", "0",
+     "Whether each rank prints, when a communicator is destroyed, for whom it has waited.",
+     "The table is on standard error: for each other rank, the ones waited for longest first, the "
+     "time in all, the longest time at once, and how often it was the last one that a call needed. "
+     "What calls wait within their first microseconds is not counted, nor is what happens between "
+     "calls of test(). Communicator::report() has the same numbers at any time."},
+    {messages, "TUTTI_TRACE", "a path, e.g. trace.%r.json", "none",
+     "Into which file each rank writes when its calls, rounds and waits began and ended.",
+     "%r is the rank in the first communicator of the context; without it, a point and the rank "
+     "are appended. Further contexts of a process with the same rank append .2, .3 and so on. The "
+     "file is JSON that ui.perfetto.dev and chrome://tracing show; the events of several ranks may "
+     "be joined. It is written when the context is destroyed, and when a communicator fails, which "
+     "takes up to a second per 16M of TUTTI_TRACE_BYTES. Times are those of the monotonic clock, "
+     "which is one for the ranks of a host. If the file cannot be written, making a communicator "
+     "fails on all ranks."},
+    {messages, "TUTTI_TRACE_BYTES", "bytes, e.g. 64M, 4K to 64G", "4M",
+     "How much memory a trace has, of 16 bytes for each begin or end.",
+     "The newest events are kept, and the file says how many were dropped. A small allreduce of "
+     "two ranks has two to four."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "

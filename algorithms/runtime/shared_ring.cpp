@@ -443,6 +443,7 @@ bool SharedRingOperation::is_deserted() noexcept {
 }
 
 Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
+  bytes_sent_ += chunk.bytes;
   verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;
   if (republishes_) {
     ++sent_;
@@ -486,6 +487,12 @@ void SharedRingOperation::for_each_that_comes(F&& look) const {
                                   part % layout_.ring.sub_blocks};
       if (layout_.ring.comes(chunk)) look(chunk, ring_->has_arrived(chunk, ring_->lap()));
     }
+}
+
+Rank SharedRingOperation::awaited() const noexcept {
+  for (std::uint32_t member = 0; member < layout_.members; ++member)
+    if (!ring_->is_open_to(member, ring_->lap())) return members_[member];
+  return before_.empty() ? no_rank : before_.front();
 }
 
 Rank SharedRingOperation::one_who_left() const noexcept {

@@ -136,6 +136,10 @@ class SharedRingOperation {
   // ---- while a call is in flight ----
 
   std::uint32_t round() const noexcept;
+  /// A rank of those whose contributions or chunks are missing.
+  Rank awaited() const noexcept;
+  /// Bytes that this rank has sent to the next node, in all calls.
+  const std::uint64_t& bytes_sent() const noexcept { return bytes_sent_; }
   /// Somebody who has left and without whom the call cannot end; no_rank: nobody.
   Rank one_who_left() const noexcept;
   /// What is missing, and from whom.
@@ -204,6 +208,7 @@ class SharedRingOperation {
   // Where notifications are republished, and may be more than there are receives:
   bool acknowledges_ = false;
   std::uint64_t notified_max_ = 0, sent_ = 0;
+  std::uint64_t bytes_sent_ = 0;
   std::uint64_t* acknowledged_ = nullptr;  // the word in this rank's memory; then those it sends
   std::vector<Acknowledgement> owed_ = {};
   std::optional<engine::SharedRing> ring_;

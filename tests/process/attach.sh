@@ -24,12 +24,20 @@ expect 0 '^process [0-9]+, (running|sleeping): [0-9]+ operations$' "${ranks[0]}"
 expect 0 '^  rank [01] of 2: allreduce #[0-9]+, call [0-9]+: waiting, round 0 of 1, needs rank [01] next' \
   "${ranks[0]}"
 expect 0 ', no progress for 0\.[0-9]+ s$' "${ranks[0]}"
+expect 0 '^    finished: [0-9]+ calls, [0-9]+ rounds, [0-9]+ bytes sent, 0 bytes read$' "${ranks[0]}"
+expect 0 '^  rank [01] of 2 waited for rank [01]: [0-9.]+ s in all, [0-9.]+ s at once, the last one [0-9]+ times$' "${ranks[0]}"
 expect 0 '^process [0-9]+, stopped: ' "${ranks[1]}"
 "${program[@]}" "${ranks[0]}" --format json | python3 -c '
 import json, sys
 [seen] = json.load(sys.stdin)
 waiting = [one for one in seen["operations"] if one["waiting"]]
 assert waiting and waiting[0]["collective"] == "allreduce" and waiting[0]["no_progress_s"] > 0, seen
+assert waiting[0]["calls_finished"] == waiting[0]["call"] - 1, seen
+assert waiting[0]["bytes_sent"] == 8 * waiting[0]["calls_finished"], seen
+assert seen["completion_errors"] == 0, seen
+[communicator] = seen["communicators"]
+[waited] = communicator["waited_for"]
+assert waited["rank"] == 1 - communicator["rank"] and waited["longest_s"] >= 0.3, seen
 ' || fail "not the JSON that was expected"
 kill -CONT "${ranks[1]}"
 

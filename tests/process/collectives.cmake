@@ -2,7 +2,7 @@
 # tutti_process_test(NAME SUBJECT): a test that is about what results are runs beside another one (label
 # "parallel"), and one that is about time, deaths or CPUs alone.
 set(subjects_of_results bits blocks collectives nodes operator_failures report rooted schedules segments shared_ring single_copy
-  soak split staging stale)
+  soak split staging stale trace)
 function(tutti_process_test name subject)
   if(subject IN_LIST subjects_of_results)
     set_tests_properties(${name} PROPERTIES LABELS "process;parallel" TIMEOUT 300)
@@ -12,7 +12,7 @@ function(tutti_process_test name subject)
 endfunction()
 foreach(name bits chaos collectives connections devices failures first_call flags isolation misuse nodes
     operator_failures report rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
-    tuning wait zero_copy)
+    trace tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)

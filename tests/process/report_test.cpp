@@ -185,6 +185,97 @@ TEST(Reports, of_operations_that_are_tested_say_so_and_have_no_old_times) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
+TEST(Reports, count_calls_bytes_and_waits) {
+  const test::SharedCount started, waited;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    ContextOptions options = test::on_test_device(exchange);
+    options.ranks_per_node = {2, 1};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    std::vector<double> mine(64, 1), whole(64);
+    Operation sums = allreduce(communicator,
+                               {.source = mine.data(),
+                                .target = whole.data(),
+                                .element_count = mine.size(),
+                                .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+                                .agreement = Agreement::relaxed,
+                                .per_round = {2},
+                                .algorithm = Algorithm::two_partial,
+                                .across = Across::flat});
+    if (!tells(communicator.report(ReportFormat::json),
+               {"\"calls_finished\": 0", "\"completion_errors\": 0"}))
+      return 1;
+    if (communicator.report().find("finished:") != std::string::npos) return 2;
+    for (unsigned call = 1; call <= 3; ++call) {
+      if (exchange.self() == Rank{1}) {  // the others have waited for it
+        if (!waited.comes_to(2 * call) || !runs(sums)) return 3;
+        continue;
+      }
+      if (sums.start() != Status::ok) return 8;
+      started.add();
+      if (!started.comes_to(2 * call) || sums.wait(30ms) != Status::timed_out) return 9;
+      waited.add();
+      if (sums.wait(30s) != Status::ok) return 10;
+    }
+    // Each rank sends its 512 bytes to both others, in each of three calls.
+    if (!tells(communicator.report(),
+               {"finished: 3 calls, 3 rounds, 3072 bytes sent, 0 bytes read\n"}))
+      return 4;
+    const std::string json = communicator.report(ReportFormat::json);
+    if (!tells(json, {"\"calls_finished\": 3", "\"rounds_finished\": 3", "\"bytes_sent\": 3072"}))
+      return 5;
+    if (exchange.self() == Rank{1}) return 0;
+    if (!tells(json, {"\"waited_for\": [{\"rank\": 1, \"total_s\": 0.", "\"times_last\": "}))
+      return 6;
+    return tells(communicator.report(), {"  waited for rank 1: 0.", " times\n"}) ? 0 : 7;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
+}
+
+/// Rank 1 unmaps a buffer that rank 0 writes to.  The software device then says REM_OP_ERR, others
+/// REM_ACCESS_ERR.
+TEST(Reports, of_a_completion_with_an_error_say_what_it_means) {
+  const test::SharedCount failed;
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    constexpr std::size_t bytes = 1u << 20;
+    ContextOptions options = one_node(exchange, 1);
+    options.register_buffers = true;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    void* const buffer =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    Operation operation = broadcast(communicator, {.buffer = buffer, .bytes = bytes});
+    if (!runs(operation)) return 1;
+    communicator.synchronize();
+    if (exchange.self() == Rank{1} && ::munmap(buffer, bytes) != 0) return 2;
+    communicator.synchronize();
+    if (operation.start() != Status::ok) return 3;
+    if (exchange.self() == Rank{1})  // it would find an error itself, and give up
+      return failed.comes_to(1) && operation.wait(30s) < Status::ok ? 0 : 4;
+    const Status status = operation.wait(30s);
+    failed.add();
+    if (status != Status::transport_failed) {
+      std::fprintf(stderr, "%s: %s\n", name_of(status), communicator.failure().text);
+      return 8;
+    }
+    if (!tells(communicator.failure().text,
+               {"transport_failed: rank 1: ", "IBV_WC_REM_OP_ERR of a write", "(broadcast #1"}))
+      return 5;
+    if (!tells(communicator.report(),
+               {"\n  completion of a write: rank 1: its device could not finish the request: "
+                "IBV_WC_REM_OP_ERR (11), vendor error ",
+                "\n    hint: a buffer was unmapped there", "completions with an error: "}))
+      return 6;
+    return tells(communicator.report(ReportFormat::json),
+                 {"\"completion\": {\"of\": \"write\", \"status\": 11, "
+                  "\"name\": \"IBV_WC_REM_OP_ERR\"",
+                  "\"hint\": \"a buffer was"})
+               ? 0
+               : 7;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+}
+
 TEST(Reports, on_two_signals_call_the_handlers_of_the_program) {
   static volatile sig_atomic_t calls_of_first = 0, calls_of_second = 0;
   ::signal(SIGUSR1, [](int) { calls_of_first = calls_of_first + 1; });

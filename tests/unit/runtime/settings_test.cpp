@@ -70,7 +70,13 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_TUNING_FILE", "/tmp/a.json");
   set("TUTTI_TUNING_BITS", "keep");
   set("TUTTI_TUNING_APPEND", "1");
+  set("TUTTI_STRAGGLERS", "1");
+  set("TUTTI_TRACE", "trace.%r.json");
+  set("TUTTI_TRACE_BYTES", "64K");
   const runtime::ContextSettings options = runtime::context_settings({});
+  EXPECT_TRUE(options.stragglers);
+  EXPECT_EQ(options.trace_file, "trace.%r.json");
+  EXPECT_EQ(options.trace_bytes, 64u << 10);
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
   EXPECT_EQ(options.check, CheckLevel::local);
@@ -238,6 +244,11 @@ TEST_F(Settings, bad_values_are_refused_with_what_is_expected) {
   expect_refused("TUTTI_CONNECT", "CM", "exchange");
   expect_refused("TUTTI_CONNECT", "", "rdma_cm");
   expect_refused("TUTTI_REGISTER_BUFFERS", "yes", "0 or 1");
+  expect_refused("TUTTI_STRAGGLERS", "yes", "0 or 1");
+  expect_refused("TUTTI_TRACE", "", "the path of a file");
+  expect_refused("TUTTI_TRACE_BYTES", "many", "bytes, for example");
+  expect_refused("TUTTI_TRACE_BYTES", "4095", "from 4K to 64G");
+  expect_refused("TUTTI_TRACE_BYTES", "65G", "from 4K to 64G");
   expect_refused("TUTTI_WAIT", "sleep", "automatic, spin, yield or block");
   expect_refused("TUTTI_NOTIFY", "word", "immediate or flag");
   expect_refused("TUTTI_SHARED_NOTIFICATIONS", "flags", "automatic, words or republished");

@@ -1,0 +1,210 @@
+// A trace of operations, for TUTTI_TRACE: when each call, round and wait began and ended, as a file
+// that Perfetto (ui.perfetto.dev) and chrome://tracing show.
+//
+//   operations: 16 bytes a stamp -->  ring of the newest stamps  -- write() -->  JSON, one line for
+//                                                                               each begin or end
+//
+// Stamps are made by calls of their own kind (other_calls.cpp): calls that are not traced do not
+// even look whether they are.  A stamp costs a reading of the processor's counter and a store; what
+// they mean is found out when the file is written, at the end of the context and when one of its
+// communicators fails.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tutti/detail/clock.hpp>
+#include <tutti/detail/descriptor.hpp>
+#include <tutti/timeout.hpp>
+#include <tutti/types.hpp>
+#include <utility>
+#include <vector>
+
+#include "plan/core/plan.hpp"
+
+namespace tutti::runtime {
+
+/// The least and the most that a trace may take of memory.
+inline constexpr std::size_t trace_bytes_min = std::size_t{4} << 10;
+inline constexpr std::size_t trace_bytes_max = std::size_t{64} << 30;
+
+/// Where the trace of a rank goes: %r in `pattern` is its number; without it, ".RANK" is appended.
+std::string trace_path(std::string_view pattern, Rank rank);
+
+/// What a trace says of an operation.
+struct TracedOperation {
+  std::string collective, algorithm;
+  std::string label = {};
+  std::uint32_t ordinal = 0;
+  std::uint64_t communicator = 0;  // its number
+  std::uint32_t rank_count = 0;
+  std::uint32_t round_count = 0;
+  std::uint64_t bytes = 0;  // of one rank's contribution or block
+};
+
+/// The trace of a context.  One thread at a time.
+class Trace {
+ public:
+  enum class Kind : std::uint8_t {
+    call_begins,  // value: its number
+    round_begins,
+    wait_begins,  // value: the rank that is awaited
+    wait_ends,
+    call_ends,
+    call_fails,
+  };
+
+  /// Opens the file, and leaves an empty trace there.  Throws Error{invalid_argument} if it cannot
+  /// be written, std::bad_alloc if there is no memory for so many bytes.
+  Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::Clock& clock);
+  /// Writes it.
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  /// Returns a number for stamps.  May throw std::bad_alloc.
+  std::uint16_t add(TracedOperation operation);
+  void set_label(std::uint16_t operation, std::string_view label) noexcept;
+
+  std::uint64_t now() noexcept { return counts_ticks_ ? ticks() : clock_ns(); }
+  void stamp(std::uint64_t ticks, Kind kind, std::uint16_t operation,
+             std::uint32_t value = 0) noexcept {
+    stamps_[made_++ & mask_] = {ticks, value, operation, kind};
+  }
+  /// Keeps the reason, and writes the trace so far: whoever has failed may not end in good order.
+  void fail(const char* reason) noexcept;
+  /// Writes all of it, over what was written before.  Says on standard error why it could not.
+  void write() noexcept;
+
+ private:
+  struct Stamp {
+    std::uint64_t ticks = 0;
+    std::uint32_t value = 0;
+    std::uint16_t operation = 0;
+    Kind kind = Kind::call_begins;
+  };
+  static_assert(sizeof(Stamp) == 16);
+  /// What of an operation is open at some point of the trace.
+  struct Open {
+    bool call = false, round = false, wait = false;
+  };
+  struct Incident {
+    std::uint64_t ticks = 0;
+    std::string reason = {};
+  };
+  /// A moment by both clocks.
+  struct Moment {
+    std::uint64_t ticks = 0;
+    Timeout time{0};
+  };
+  class Writer;
+
+  static std::uint64_t ticks() noexcept {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return 0;
+#endif
+  }
+  std::uint64_t clock_ns() noexcept;
+  Moment moment() noexcept;
+  void write_head(Writer& writer, std::uint64_t dropped) const;
+  void write_stamp(Writer& writer, const Stamp& stamp, Open& open) const;
+  void write_ends(Writer& writer, std::uint64_t ticks, std::uint16_t operation, Open& open,
+                  const char* how) const;
+
+  Rank rank_;
+  detail::Clock& clock_;
+  bool counts_ticks_;  // of the processor; else nanoseconds of the clock
+  std::string path_;
+  detail::Descriptor file_;
+  std::vector<Stamp> stamps_;
+  std::uint64_t mask_;
+  std::uint64_t made_ = 0;
+  Moment begin_;
+  std::vector<TracedOperation> operations_;
+  std::vector<Incident> incidents_;
+};
+
+/// What one operation stamps.  One thread at a time.
+///
+/// A stamp takes about as long as the work on a small payload.  So of the stamps of such a call its
+/// user waits for one only, that of its end.  The begin is stamped when the first message is on its
+/// way, or nothing has come at the first look, the begin of a wait by the second look, which finds
+/// nothing either, and its end with whatever is stamped next: all of them some nanoseconds late.
+class OperationTrace {
+ public:
+  OperationTrace(Trace& trace, TracedOperation operation)
+      : trace_(trace),
+        is_small_(operation.bytes <= small_bytes),
+        operation_(trace.add(std::move(operation))) {}
+
+  void set_label(std::string_view label) noexcept { trace_.set_label(operation_, label); }
+
+  void begin(std::uint64_t call) noexcept {
+    forget();
+    round_ = 0;
+    call_ = static_cast<std::uint32_t>(call);
+    begins_ = true;
+    if (!is_small_) settle(trace_.now());
+  }
+  /// A message has come or gone by this step.
+  void advances(const plan::Step& step) noexcept {
+    has_looked_ = false;
+    if (begins_ || waits_ || step.round != round_) advances_to(step.round);
+  }
+  void advances_to(std::uint32_t round) noexcept {
+    if (is_small_ && !begins_ && !has_come_ && round == round_) {
+      has_come_ = true;
+      return;
+    }
+    const std::uint64_t now = trace_.now();
+    settle(now);
+    if (round == round_) return;
+    round_ = round;
+    trace_.stamp(now, Trace::Kind::round_begins, operation_, round);
+  }
+  /// Nothing has come.  Whether this is the second look that says so, and wait() is to be called.
+  bool begins_to_wait() noexcept {
+    if (begins_) settle(trace_.now());
+    return (!waits_ || has_come_) && std::exchange(has_looked_, true);
+  }
+  void wait(Rank awaited) noexcept {
+    const std::uint64_t now = trace_.now();
+    settle(now);
+    waits_ = true;
+    trace_.stamp(now, Trace::Kind::wait_begins, operation_, index_of(awaited));
+  }
+  void end() noexcept { end_by(Trace::Kind::call_ends); }
+  void fail() noexcept { end_by(Trace::Kind::call_fails); }
+
+ private:
+  static constexpr std::uint64_t small_bytes = 256;
+
+  void forget() noexcept { begins_ = waits_ = has_come_ = has_looked_ = false; }
+  /// What has no stamp yet gets one.
+  void settle(std::uint64_t now) noexcept {
+    if (begins_) trace_.stamp(now, Trace::Kind::call_begins, operation_, call_);
+    if (waits_) trace_.stamp(now, Trace::Kind::wait_ends, operation_);
+    forget();
+  }
+  void end_by(Trace::Kind how) noexcept {
+    const std::uint64_t now = trace_.now();
+    if (begins_) settle(now);
+    forget();  // the end of a call is that of its rounds and waits
+    trace_.stamp(now, how, operation_);
+  }
+
+  Trace& trace_;
+  bool is_small_;
+  std::uint16_t operation_;
+  bool begins_ = false;  // and has no stamp yet
+  bool waits_ = false;
+  bool has_come_ = false;    // what it waits for, and the wait has no end yet
+  bool has_looked_ = false;  // and has found nothing since
+  std::uint32_t round_ = 0;
+  std::uint32_t call_ = 0;
+};
+
+}  // namespace tutti::runtime

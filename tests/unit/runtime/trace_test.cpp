@@ -1,0 +1,249 @@
+// Promise: a trace is JSON whose calls, rounds and waits are closed in the order in which they were
+// opened, whatever was dropped; and a file that cannot be written is refused with its name.
+#include "runtime/trace.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <tutti/status.hpp>
+
+namespace tutti::runtime {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Each reading takes a microsecond.
+class StepClock final : public detail::Clock {
+ public:
+  Timeout now() noexcept override { return time_ += 1us; }
+  bool is_simulated() const noexcept override { return true; }
+
+ private:
+  Timeout time_{0};
+};
+
+class Traces : public testing::Test {
+ protected:
+  Traces() {
+    char name[] = "/tmp/tutti_trace_test.XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~Traces() override { (void)std::system(("rm -rf " + folder_).c_str()); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  static std::string read(const std::string& file) {
+    std::ifstream stream(file);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+  }
+  /// Whether a parser of JSON that is not ours takes it.
+  static bool is_json(const std::string& file) {
+    return std::system(
+               ("python3 -c 'import json, sys; json.load(open(sys.argv[1]))' " + file).c_str()) ==
+           0;
+  }
+  std::string refusal(const std::string& pattern) {
+    try {
+      const Trace trace(pattern, Rank{2}, 4096, clock_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  StepClock clock_;
+  std::string folder_;
+};
+
+plan::Step in_round(std::uint32_t round) {
+  plan::Step step;
+  step.round = round;
+  return step;
+}
+
+/// The events behind the names of the operations, one a line, without the last comma.
+std::vector<std::string> events_of(const std::string& text) {
+  std::vector<std::string> events;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("{\"ph\":\"M\"") || !line.starts_with("{\"ph\"")) continue;
+    events.push_back(line.ends_with(",") ? line.substr(0, line.size() - 1) : line);
+  }
+  return events;
+}
+
+TracedOperation two_rounds(std::uint64_t bytes = 4096) {
+  return {.collective = "allreduce",
+          .algorithm = "recursive_multiplying",
+          .label = "",
+          .ordinal = 4,
+          .communicator = 1,
+          .rank_count = 4,
+          .round_count = 2,
+          .bytes = bytes};
+}
+
+TEST_F(Traces, have_calls_rounds_and_waits) {
+  {
+    Trace trace(path("trace.%r.json"), Rank{2}, 4096, clock_);
+    OperationTrace operation(trace, two_rounds());
+    operation.set_label("say \"residual\"");
+    operation.begin(7);
+    operation.advances(in_round(0));
+    operation.wait(Rank{3});
+    operation.advances(in_round(0));
+    operation.advances(in_round(1));
+    operation.end();
+  }
+  const std::string text = read(path("trace.2.json"));
+  // The clock was read twice before.
+  EXPECT_EQ(
+      events_of(text),
+      (std::vector<std::string>{
+          R"({"ph":"B","ts":3.000,"pid":2,"tid":0,"cat":"call","name":"allreduce #4",)"
+          R"("args":{"call":7}})",
+          R"({"ph":"B","ts":3.000,"pid":2,"tid":0,"cat":"round","name":"round 0"})",
+          R"({"ph":"B","ts":4.000,"pid":2,"tid":0,"cat":"wait","name":"wait for rank 3",)"
+          R"("args":{"rank":3}})",
+          R"({"ph":"E","ts":5.000,"pid":2,"tid":0})", R"({"ph":"E","ts":6.000,"pid":2,"tid":0})",
+          R"({"ph":"B","ts":6.000,"pid":2,"tid":0,"cat":"round","name":"round 1"})",
+          R"({"ph":"E","ts":7.000,"pid":2,"tid":0})", R"({"ph":"E","ts":7.000,"pid":2,"tid":0})"}));
+  EXPECT_NE(text.find(R"("name":"allreduce #4 \"say \"residual\"\"")"), std::string::npos);
+  EXPECT_NE(text.find("\"algorithm\":\"recursive_multiplying\""), std::string::npos);
+  EXPECT_NE(text.find("\"events_dropped\":0"), std::string::npos);
+  EXPECT_TRUE(is_json(path("trace.2.json")));
+}
+
+/// A reading of the clock would take as long as the work on the payload.
+TEST_F(Traces, of_small_payloads_end_a_wait_with_what_comes_next) {
+  {
+    Trace trace(path("trace"), Rank{0}, 4096, clock_);
+    OperationTrace operation(trace, two_rounds(8));
+    operation.begin(1);
+    EXPECT_FALSE(operation.begins_to_wait());  // at 3 us
+    operation.wait(Rank{1});                   // at 4 us
+    operation.advances(in_round(0));
+    operation.wait(Rank{2});  // at 5 us
+    operation.advances(in_round(0));
+    operation.advances(in_round(1));  // at 6 us
+    operation.wait(Rank{3});          // at 7 us
+    operation.advances(in_round(1));
+    operation.end();  // at 8 us
+  }
+  std::string order;
+  for (const std::string& event : events_of(read(path("trace.0"))))
+    order += event.substr(7, 1) + event.substr(15, 1) + " ";
+  EXPECT_EQ(order, "B3 B3 B4 E5 B5 E6 E6 B6 B7 E8 E8 E8 ");
+}
+
+TEST_F(Traces, have_waits_from_the_second_look_on) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace operation(trace, two_rounds());
+  operation.begin(1);
+  EXPECT_FALSE(operation.begins_to_wait()) << "the program may compute before it looks again";
+  EXPECT_TRUE(operation.begins_to_wait());
+  operation.wait(Rank{1});
+  EXPECT_FALSE(operation.begins_to_wait()) << "it waits already";
+  operation.advances(in_round(0));
+  EXPECT_FALSE(operation.begins_to_wait());
+  EXPECT_TRUE(operation.begins_to_wait());
+  operation.advances(in_round(0));
+  EXPECT_FALSE(operation.begins_to_wait()) << "something has come";
+}
+
+TEST_F(Traces, keep_the_newest_events_and_count_those_that_were_dropped) {
+  {
+    Trace trace(path("trace"), Rank{0}, 4096, clock_);  // 256 stamps
+    OperationTrace operation(trace, two_rounds());
+    for (std::uint64_t call = 1; call <= 1000; ++call) {
+      operation.begin(call);
+      operation.advances(in_round(1));
+      operation.end();
+    }
+  }
+  const std::string text = read(path("trace.0"));
+  EXPECT_NE(text.find("\"events_dropped\":2744"), std::string::npos) << text.substr(0, 300);
+  // The first call that is left has lost its begin, so nothing of it is there.
+  std::map<std::string, int> count;
+  int depth = 0;
+  for (const std::string& event : events_of(text)) {
+    ++count[event.substr(0, 8)];
+    depth += event.starts_with("{\"ph\":\"B\"") ? 1 : -1;
+    EXPECT_GE(depth, 0);
+  }
+  EXPECT_EQ(depth, 0);
+  EXPECT_EQ(count["{\"ph\":\"B"], 85 * 3);
+  EXPECT_NE(text.find("{\"call\":1000}"), std::string::npos);
+  EXPECT_EQ(text.find("{\"call\":915}"), std::string::npos);
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, of_a_failure_are_written_at_once_and_say_what_was_open) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace failed(trace, two_rounds()), open(trace, two_rounds());
+  open.begin(1);
+  open.wait(no_rank);
+  failed.begin(3);
+  failed.wait(Rank{1});
+  failed.fail();
+  trace.fail("peer_failed: rank 1: has died");
+  const std::string text = read(path("trace.0"));
+  EXPECT_NE(text.find("\"tid\":0,\"args\":{\"failed\":true}}"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"tid\":1,\"args\":{\"unfinished\":true}}"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"name\":\"peer_failed: rank 1: has died\""), std::string::npos) << text;
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, are_empty_at_first_and_replace_what_was_there) {
+  std::ofstream(path("trace.0")) << std::string(100'000, 'x');
+  const Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  EXPECT_TRUE(events_of(read(path("trace.0"))).empty());
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, of_contexts_of_one_process_and_rank_do_not_meet) {
+  const Trace first(path("trace"), Rank{0}, 4096, clock_),
+      other(path("trace"), Rank{1}, 4096, clock_);
+  const Trace second(path("trace"), Rank{0}, 4096, clock_);
+  for (const char* const name : {"trace.0", "trace.1", "trace.0.2"})
+    EXPECT_EQ(::access(path(name).c_str(), R_OK), 0) << name;
+}
+
+TEST_F(Traces, of_more_operations_than_it_has_numbers_share_the_last) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  for (int i = 0; i < 65534; ++i) (void)trace.add({.collective = "barrier", .algorithm = ""});
+  EXPECT_EQ(trace.add({.collective = "barrier", .algorithm = ""}), 65534);
+  EXPECT_EQ(trace.add({.collective = "barrier", .algorithm = ""}), 65534);
+  trace.write();
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, that_cannot_be_written_are_refused) {
+  const std::string missing = path("no_folder/trace");
+  EXPECT_EQ(refusal(missing), "TUTTI_TRACE=\"" + missing + "\": " + missing +
+                                  ".2: No such file or directory; expected the path of a file that "
+                                  "can be written, in a folder that exists");
+  ASSERT_EQ(::mkdir(path("folder.2").c_str(), S_IRWXU), 0);
+  EXPECT_NE(refusal(path("folder")).find("Is a directory"), std::string::npos);
+  // Nobody reads the pipe, and nobody waits for a reader.
+  ASSERT_EQ(::mkfifo(path("pipe.2").c_str(), S_IRWXU), 0);
+  EXPECT_NE(refusal(path("pipe")).find("pipe.2: "), std::string::npos);
+  EXPECT_EQ(trace_path("/dev/null", Rank{0}), "/dev/null.0");
+}
+
+TEST_F(Traces, have_the_rank_in_their_names) {
+  EXPECT_EQ(trace_path("t", Rank{3}), "t.3");
+  EXPECT_EQ(trace_path("%r/%r.json", Rank{12}), "12/12.json");
+  EXPECT_EQ(trace_path("100%.json", Rank{0}), "100%.json.0");
+}
+
+}  // namespace
+}  // namespace tutti::runtime
