@@ -32,13 +32,13 @@ namespace {
 struct Introduction {
   std::uint64_t process_key;
   std::uint64_t communicators_made;  // of its context, with this one
-  std::uint64_t check_level;
-  std::uint64_t connect_by;
-  std::uint64_t notify;
-  std::uint64_t shared_notifications;
-  std::uint64_t is_automatic;  // nobody has asked for these
+  std::uint32_t check_level;
+  std::uint32_t connect_by;
+  std::uint32_t notify;
+  std::uint32_t shared_notifications;
+  std::uint32_t is_automatic;  // nobody has asked for these
+  std::uint32_t lacks_trace;   // this rank cannot write the trace that it is asked for
   std::uint64_t node_shape;    // hash of what is imposed on nodes and domains
-  std::uint64_t lacks_trace;   // this rank cannot write the trace that it is asked for
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;         // allowed
@@ -56,8 +56,8 @@ constexpr std::uint64_t protocol_version = 20;
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
 
-const char* name_of(std::uint64_t shared_notifications) noexcept {
-  return shared_notifications == static_cast<std::uint64_t>(SharedNotifications::words)
+const char* name_of(std::uint32_t shared_notifications) noexcept {
+  return shared_notifications == static_cast<std::uint32_t>(SharedNotifications::words)
              ? "by words"
              : "republished";
 }
@@ -200,13 +200,13 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   const Introduction self{
       .process_key = context.process_key,
       .communicators_made = number,
-      .check_level = static_cast<std::uint64_t>(context.settings.check),
-      .connect_by = static_cast<std::uint64_t>(context.settings.connect),
-      .notify = static_cast<std::uint64_t>(context.settings.notify),
-      .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
+      .check_level = static_cast<std::uint32_t>(context.settings.check),
+      .connect_by = static_cast<std::uint32_t>(context.settings.connect),
+      .notify = static_cast<std::uint32_t>(context.settings.notify),
+      .shared_notifications = static_cast<std::uint32_t>(context.shared_notifications),
       .is_automatic = context.settings.shared_notifications == SharedNotifications::automatic,
-      .node_shape = hash_of_shape(context.settings),
       .lacks_trace = !no_trace.empty(),
+      .node_shape = hash_of_shape(context.settings),
       .connections_max = context.fabric.connections().count_max(),
       .receives_max = context.fabric.connections().receives_promised_max(),
       .cpus = detail::allowed_cpus(),
