@@ -157,6 +157,8 @@ ContextOptions options_of(const tutti_context_options* given) {
   options.tuning = enumerator_if_given("tuning", known.tuning, TuningMode::off);
   options.tuning_keeps_bits = answer_if_given("tuning_keeps_bits", known.tuning_keeps_bits);
   options.tuning_appends = answer_if_given("tuning_appends", known.tuning_appends);
+  if (known.detection_bound_ns != 0)
+    options.detection_bound = timeout_of("detection_bound_ns", known.detection_bound_ns, {});
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/cpu_set.hpp>
@@ -40,13 +41,15 @@ struct Introduction {
   std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;         // allowed
   runtime::NeighbourCard neighbour;
+  runtime::WatchCard watch;  // nothing, if another communicator watches its ranks
   verbs::PortCard port;
   runtime::TuningCard tuning;
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
+static_assert(sizeof(Introduction) <= runtime::SetUpBlock::payload_bytes_max);  // one exchange
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 19;
+constexpr std::uint64_t protocol_version = 20;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -77,6 +80,11 @@ std::uint64_t id_of(std::span<const Introduction> all) {
     hash.add(rank.communicators_made);
   }
   return hash.value() | 1;  // never 0
+}
+
+std::uint64_t random_nonce() {
+  std::random_device source;
+  return std::uint64_t{source()} << 32 | source() | 1;  // not 0, which says none
 }
 
 /// Where the ranks of each host may run, across namespaces.
@@ -158,7 +166,9 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
 }  // namespace
 
 Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
-    : context(owner), exchange(given) {
+    : context(owner),
+      watched(std::make_unique<runtime::WatchedExchange>(given, random_nonce())),
+      exchange(*watched) {
   introduce({});
 }
 
@@ -190,6 +200,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                     .mapping = context.offered.card(),
                     .sleeper = context.sleeper ? context.sleeper->descriptor()
                                                : runtime::NeighbourCard::no_sleeper},
+      .watch = watched ? watched->card() : runtime::WatchCard{},
       .port = runtime::port_card_of(context.fabric.port(), context.settings),
       .tuning = runtime::tuning_card_of(context)};
   std::vector<Introduction> all(exchange.rank_count());
@@ -239,6 +250,15 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     process_of.push_back(all[rank].process_key);
     partners_max = std::min(partners_max, static_cast<std::uint32_t>(all[rank].connections_max));
     receives_max = std::min(receives_max, static_cast<std::uint32_t>(all[rank].receives_max));
+  }
+  if (watched) {
+    std::vector<runtime::WatchedRank> ranks;
+    ranks.reserve(all.size());
+    for (const Introduction& rank : all)
+      ranks.push_back({.host = rank.neighbour.host,
+                       .process = rank.neighbour.mapping.process,
+                       .card = rank.watch});
+    watched->watch(ranks, context.process_watches);
   }
   if (!tuning) tuning = runtime::agree_on_tuning(*this, call, tables, ports);
   std::vector<runtime::NeighbourCard> cards;

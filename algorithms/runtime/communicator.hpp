@@ -20,6 +20,7 @@
 #include "runtime/neighbourhood.hpp"
 #include "runtime/set_up_call.hpp"
 #include "runtime/tuning_agreement.hpp"
+#include "runtime/watched_exchange.hpp"
 #include "shm/single_copy_rule.hpp"
 #include "tune/chunks.hpp"
 #include "tune/topology.hpp"
@@ -39,9 +40,10 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
-  std::unique_ptr<Exchange> own_exchange;  // of one that was split from another; else the user's
-  Exchange& exchange;
-  std::vector<std::uint64_t> process_of;  // by rank
+  std::unique_ptr<Exchange> own_exchange;             // of one that was split from another
+  std::unique_ptr<runtime::WatchedExchange> watched;  // else the user's, watched
+  Exchange& exchange;                                 // one of the two
+  std::vector<std::uint64_t> process_of;              // by rank
   std::uint64_t id = 0;  // the same on all ranks, another for each communicator; 0: being made
   runtime::Neighbourhood neighbours;
   bool shares_cpus = false;  // some host has more ranks than CPUs for them; alike on all ranks

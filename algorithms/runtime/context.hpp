@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bootstrap/process.hpp"
 #include "runtime/activity.hpp"
 #include "runtime/fork_mark.hpp"
 #include "runtime/neighbourhood.hpp"
@@ -50,6 +51,7 @@ struct TUTTI_HIDDEN Context::Implementation {
   std::optional<shm::Sleeper> sleeper;           // with WaitPolicy::block, unless time is simulated
   shm::KnownCosts known_costs;                   // of copies, with neighbours
   shm::Wakers wakers;                            // of neighbours that sleep
+  bootstrap::ProcessWatches process_watches;     // of ranks of this host
   runtime::Activity activity;                    // what its operations do, for whoever asks
   std::uint32_t reports_printed = 0;             // of those that were asked for by signals
   /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until

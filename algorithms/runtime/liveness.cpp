@@ -7,8 +7,10 @@
 namespace tutti::runtime {
 namespace {
 
-/// The side channel costs a system call, the clock a few percent of a collective.
-constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
+/// How often the side channel is asked, which costs a system call or two, within the time in which
+/// a death has to be found.  That leaves room for a rank that has to spread it.
+constexpr int looks_within_bound = 10;
+/// The clock costs a few percent of a collective.
 constexpr std::uint32_t calls_per_clock = 8;
 
 /// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
@@ -45,7 +47,8 @@ void Liveness::check(Timeout now) noexcept {
   communicator_.context.report_if_asked();
   if (communicator_.failed() || now < next_check_) return;
   const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
-  next_check_ = now + (is_calm ? liveness_interval : suspicion_interval);
+  const Timeout calm_interval = communicator_.context.settings.detection_bound / looks_within_bound;
+  next_check_ = now + (is_calm ? calm_interval : std::min(calm_interval, suspicion_interval));
   if (adopt_incident()) return;
   judge(now);
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
@@ -56,6 +59,8 @@ void Liveness::check(Timeout now) noexcept {
   }
   const Operation::Implementation* stuck = operation_that_needs_one_who_left();
   if (stuck == nullptr || communicator_.failed()) return;
+  // A rank that left because of a failure had announced it before, perhaps since the look above.
+  if (adopt_incident()) return;
   communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
 }
 
@@ -72,6 +77,7 @@ void Liveness::fail_exchange(const Error& error) noexcept {
   Exchange& exchange = communicator_.exchange;
   for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank) {
     if (error.code() != ErrorCode::peer_failed || !exchange.has_left(Rank{rank})) continue;
+    if (adopt_incident()) return;  // as in check()
     communicator_.fail_all({Incident::Kind::left, Rank{rank}}, left_too_early, nullptr);
     return;
   }

@@ -1,6 +1,7 @@
 // Finds out whether the ranks that a communicator waits for are still there, and lets it fail if
 // they are not.  There are three sources.
-//   the side channel   names ranks that have died, given up or left (Exchange::incident)
+//   the side channel   names ranks that have died, given up or left (Exchange::incident); inside a
+//                      host the ranks are one to each other (watched_exchange)
 //   connections        fail without saying why, a moment before the side channel names a death
 //   goodbyes           a rank that has left sends nothing more, which matters to whoever waits for
 //   it
@@ -12,12 +13,12 @@
 //                    |  the peer has left in good order: it had all it waited for; no failure
 //
 // The data path pays for it with a counter: the clock is read every few calls, the side channel
-// asked at most ten times a second.
+// asked ten times within the bound in which a death has to be found (TUTTI_DETECTION_BOUND).
 //
 // A rank that sleeps asks as often.  It asks at once if it meets a failed connection itself, and,
 // for all communicators of its context, if a rank of its node of which a communicator has failed
 // wakes it (Communicator::Implementation::fail).  What no rank of its node has met yet, such as a
-// death, it learns at most liveness_interval after the side channel does.
+// death, it learns at most a tenth of the bound after the side channel does.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,9 @@ class Liveness {
   /// this.
   void alarm(Timeout now) noexcept;
 
-  /// Asks the side channel, at most ten times a second (more often with a suspicion or after an
-  /// alarm), and lets the communicator fail if there is a reason.  `now` is the context's clock.
+  /// Asks the side channel, at most ten times within the bound (more often with a suspicion or
+  /// after an alarm), and lets the communicator fail if there is a reason.  `now` is the context's
+  /// clock.
   void check(Timeout now) noexcept;
   /// When check() will ask again; a wait does not sleep for longer.
   Timeout next_check() const noexcept { return next_check_; }

@@ -56,6 +56,17 @@ Timeout parse_seconds(std::string_view text, const std::string& origin) {
   return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
 }
 
+/// Less than 10 ms would take a system call each millisecond, and more than an hour is a mistake.
+constexpr Timeout detection_bound_min = std::chrono::milliseconds(10);
+constexpr Timeout detection_bound_max = std::chrono::hours(1);
+
+Timeout parse_detection_bound(std::string_view text, const std::string& origin) {
+  const std::chrono::duration<double> bound(detail::number_in<double>(text).value_or(0));
+  if (!(bound >= detection_bound_min && bound <= detection_bound_max))
+    refuse(origin, text, "seconds from 0.01 to 3600, for example 1");
+  return std::chrono::duration_cast<Timeout>(bound);
+}
+
 /// A parser of a setting that is one of a few words; `expected` lists them.
 template <class Value>
 auto one_of(std::vector<std::pair<std::string_view, Value>> words, const char* expected) {
@@ -237,6 +248,12 @@ ContextSettings context_settings(const ContextOptions& given) {
   settle(settings.register_buffers, given.register_buffers, "TUTTI_REGISTER_BUFFERS",
          one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
   settle(settings.setup_timeout, given.setup_timeout, "TUTTI_SETUP_TIMEOUT", parse_seconds);
+  settle(settings.detection_bound, given.detection_bound, "TUTTI_DETECTION_BOUND",
+         parse_detection_bound);
+  if (settings.detection_bound < detection_bound_min ||
+      settings.detection_bound > detection_bound_max)
+    refuse("detection_bound", std::to_string(settings.detection_bound.count()) + " ns",
+           "10 ms to an hour");
   settle(settings.connect, given.connect, "TUTTI_CONNECT",
          one_of<ConnectBy>({{"exchange", ConnectBy::exchange}, {"cm", ConnectBy::cm}},
                            "exchange (out of band) or cm (by IP address, through the kernel's "

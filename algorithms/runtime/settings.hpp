@@ -44,6 +44,7 @@ struct ContextSettings {
   bool register_buffers = false;
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
+  Timeout detection_bound = std::chrono::seconds(1);  // within which a death has to be found
   ConnectBy connect = ConnectBy::exchange;
   Notify notify = Notify::immediate;
   WaitPolicy wait = WaitPolicy::automatic;

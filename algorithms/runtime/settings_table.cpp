@@ -29,6 +29,10 @@ constexpr Setting table[] = {
      "collective: the ranks also compare their arguments."},
     {device_and_memory, "TUTTI_SETUP_TIMEOUT", "seconds", "30",
      "How long each collective set-up step may take.", ""},
+    {device_and_memory, "TUTTI_DETECTION_BOUND", "seconds, 0.01 to 3600", "1",
+     "Within which time a rank that waits finds out that a process of its host has died.",
+     "A rank that waits looks ten times within it, by one or two system calls, and tells the "
+     "others of its host; the side channel of the bootstrap is asked as often. Ranks may differ."},
     {device_and_memory, "TUTTI_CONNECT", "exchange|cm", "exchange",
      "How queue pairs are connected: out of band, or by IP address (rdma_cm).",
      "cm needs a RoCE device with an IPv4 or a routable IPv6 address. All ranks must agree."},

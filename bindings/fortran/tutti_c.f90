@@ -161,7 +161,7 @@ module tutti_c
   end type tutti_counts
 
   type, bind(c) :: tutti_context_options
-    integer(c_size_t) :: struct_size = 168_c_size_t
+    integer(c_size_t) :: struct_size = 176_c_size_t
     type(c_ptr) :: device = c_null_ptr
     integer(c_int64_t) :: arena_bytes = 0_c_int64_t
     integer(c_int64_t) :: chunk_bytes = 0_c_int64_t
@@ -185,6 +185,7 @@ module tutti_c
     integer(c_int32_t) :: tuning_keeps_bits = 0_c_int32_t
     integer(c_int32_t) :: tuning_appends = 0_c_int32_t
     integer(c_int32_t) :: reserved_too = 0_c_int32_t
+    integer(c_int64_t) :: detection_bound_ns = 0_c_int64_t
   end type tutti_context_options
 
   type, bind(c) :: tutti_reduction

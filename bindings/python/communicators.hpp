@@ -59,6 +59,10 @@ inline std::shared_ptr<ContextObject> make_context(const py::kwargs& given) {
       {"register_buffers", yes_or_no(options.register_buffers)},
       {"setup_timeout",
        [&](const py::object& value) { options.setup_timeout = timeout_of(value.cast<double>()); }},
+      {"detection_bound",
+       [&](const py::object& value) {
+         options.detection_bound = timeout_of(value.cast<double>());
+       }},
       {"connect",
        [&](const py::object& value) { options.connect = connect_of(value.cast<std::string>()); }},
       {"notify", word("notify", TUTTI_LAST(Notify::flag), options.notify)},

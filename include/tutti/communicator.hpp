@@ -99,9 +99,12 @@ struct ContextOptions {
   /// connection to this context.  Default: false.
   std::optional<bool> register_buffers = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
-  std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
-  std::optional<Notify> notify = {};          // alike on all ranks; default: immediate
-  std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
+  /// Within which time a rank that waits finds out that a process of its host has died, and tells
+  /// the others there: 10 ms to an hour.  Ranks may differ.  Default: 1 s.
+  std::optional<Timeout> detection_bound = {};
+  std::optional<ConnectBy> connect = {};  // alike on all ranks; default: exchange
+  std::optional<Notify> notify = {};      // alike on all ranks; default: immediate
+  std::optional<WaitPolicy> wait = {};    // of this context; default: automatic
   std::optional<SharedNotifications> shared_notifications = {};  // alike on all ranks; automatic
   /// Messages per round of every operation.  By default, and for an empty vector, the library
   /// decides.
@@ -224,7 +227,7 @@ class TUTTI_EXPORT Communicator {
 
   /// Gives up: every operation in flight here returns `aborted`, and so do those of the other ranks
   /// within the detection bound (docs/guarantees.md).  Over mpi_exchange(), which has no side
-  /// channel, the others time out instead.
+  /// channel, those of this host do, and the others time out instead.
   void abort() noexcept;
 
   /// Out of band, no rank returns before all have entered.  Collective.  Slow; for set-up and

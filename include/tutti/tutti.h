@@ -200,6 +200,7 @@ typedef struct {
   int32_t tuning_keeps_bits; /* TUTTI_YES, TUTTI_NO */
   int32_t tuning_appends;    /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
   int32_t reserved_too;
+  int64_t detection_bound_ns; /* within which a dead process of this host is found; 0: 1 s */
 } tutti_context_options;
 
 /* options NULL: all defaults. */

@@ -704,6 +704,9 @@ static void bad_set_up(void) {
   CONTEXT_REFUSED(connections_max, INT64_C(1) << 32,
                   "connections_max 4294967296: expected at most 4294967295");
   CONTEXT_REFUSED(setup_timeout_ns, -1, "setup_timeout_ns -1: expected 0 or more");
+  CONTEXT_REFUSED(detection_bound_ns, -1, "detection_bound_ns -1: expected 0 or more");
+  CONTEXT_REFUSED(detection_bound_ns, 1, "detection_bound=\"1 ns\": expected 10 ms to an hour");
+  CONTEXT_REFUSED(detection_bound_ns, INT64_MAX - 1, ": expected 10 ms to an hour");
   CONTEXT_REFUSED(check, 4, "check 4: expected 0 (not given) .. 3");
   CONTEXT_REFUSED(notify, -1, "notify -1: expected 0 (not given) .. 2");
   CONTEXT_REFUSED(wait, 5, "wait 5: ");

@@ -10,7 +10,7 @@ function(tutti_process_test name subject)
     set_tests_properties(${name} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
   endif()
 endfunction()
-foreach(name bits collectives connections devices failures first_call flags isolation misuse nodes
+foreach(name bits chaos collectives connections devices failures first_call flags isolation misuse nodes
     report rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
     tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300
@@ -72,6 +72,7 @@ endif()
 set(left_out_of_misuse -*too_many_live_operations*)
 set(left_out_of_blocks -*every_shape*)
 set(left_out_of_connections -LongConnections.*)
+set(left_out_of_failures -*mute*)
 set(left_out_of_stale -*cannot_be_is_refused*:LongStale.*)
 foreach(run bits:1 blocks collectives:1 connections failures isolation:1 misuse rooted schedules:1 split stale)
   string(REPLACE ":" ";" parts ${run})
@@ -171,7 +172,7 @@ add_test(NAME process_soak_node COMMAND soak 4 ${calls})
 tutti_process_test(process_soak_node soak)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
 # A hundred kills for each bootstrap, and as many again where ranks share nodes.
-foreach(run "long:local" "long:tcp" "soak:local_nodes" "soak:tcp_nodes")
+foreach(run "long:local" "long:tcp" "soak:mute" "soak:local_nodes" "soak:tcp_nodes" "soak:mute_nodes")
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts label scenery)
   add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=100
@@ -179,6 +180,9 @@ foreach(run "long:local" "long:tcp" "soak:local_nodes" "soak:tcp_nodes")
   set_tests_properties(${label}_kill_${scenery} PROPERTIES LABELS ${label} TIMEOUT 900
     RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})
 endforeach()
+
+add_test(NAME soak_chaos COMMAND process_chaos --runs=300 --seed=1000)
+set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
 
 # System calls of the steady state, counted by strace; those of the sanitizers are not ours.
 add_executable(steady_state steady_state.cpp)

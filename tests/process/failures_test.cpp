@@ -51,19 +51,42 @@ struct Finding {
   bool leaves_a_file = false;
 };
 
+enum class Meeting { local, tcp, mute };
+
 /// How the ranks have met, and whether messages between them go through shared memory.
 struct Scenery {
-  bool over_tcp;
+  Meeting meeting;
   std::uint32_t ranks_per_node;
 };
 
 std::string name_of(const testing::TestParamInfo<Scenery>& scenery) {
-  return std::string(scenery.param.over_tcp ? "tcp" : "local") +
+  const char* const names[] = {"local", "tcp", "mute"};
+  return std::string(names[static_cast<int>(scenery.param.meeting)]) +
          (scenery.param.ranks_per_node > 1 ? "_nodes" : "");
 }
 
-const auto sceneries =
-    testing::Values(Scenery{false, 1}, Scenery{true, 1}, Scenery{false, 8}, Scenery{true, 3});
+const auto sceneries = testing::Values(Scenery{Meeting::local, 1}, Scenery{Meeting::tcp, 1},
+                                       Scenery{Meeting::mute, 1}, Scenery{Meeting::local, 8},
+                                       Scenery{Meeting::tcp, 3}, Scenery{Meeting::mute, 8});
+
+/// The exchange by which the ranks of `local` meet, if it is another one.
+class Met {
+ public:
+  Met(Meeting meeting, Exchange& local, std::uint16_t port) : exchange_(local) {
+    if (meeting == Meeting::tcp)
+      other_ = test::meet_over_tcp(index_of(local.self()), local.rank_count(), port);
+    if (meeting == Meeting::mute) other_ = std::make_unique<test::MuteExchange>(local);
+  }
+  Exchange& operator*() const noexcept { return other_ ? *other_ : exchange_; }
+
+ private:
+  Exchange& exchange_;
+  std::unique_ptr<Exchange> other_;
+};
+
+std::uint16_t port_for(Meeting meeting) {
+  return meeting == Meeting::tcp ? test::free_port() : std::uint16_t{0};
+}
 
 ContextOptions options_of(const Exchange& exchange, std::uint32_t ranks_per_node) {
   ContextOptions options = test::on_test_device(exchange);
@@ -117,12 +140,11 @@ void read_bytes(int from, std::uint32_t count) {
 /// Runs the job, kills one rank at a random time after all have begun, and collects what the others
 /// found.
 Scene play(const Scenery& scenery, int signal_number, unsigned seed) {
-  const bool over_tcp = scenery.over_tcp;
   std::mt19937 random(seed);
   Scene scene;
   scene.victim = static_cast<std::uint32_t>(random() % rank_count);
   const auto delay = std::chrono::microseconds(random() % 250'000);
-  const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
+  const std::uint16_t port = port_for(scenery.meeting);
   int ends[2], begun[2];
   EXPECT_EQ(pipe(ends), 0);
   EXPECT_EQ(pipe(begun), 0);
@@ -136,11 +158,9 @@ Scene play(const Scenery& scenery, int signal_number, unsigned seed) {
              kill(processes[scene.victim], signal_number);
            }},
       [&](Exchange& local) {
-        std::unique_ptr<Exchange> tcp;
-        if (over_tcp) tcp = test::meet_over_tcp(index_of(local.self()), rank_count, port);
+        const Met met(scenery.meeting, local, port);
         try {
-          const Finding finding =
-              reduce_until_failure(over_tcp ? *tcp : local, scenery.ranks_per_node, begun[1]);
+          const Finding finding = reduce_until_failure(*met, scenery.ranks_per_node, begun[1]);
           if (write(ends[1], &finding, sizeof finding) != sizeof finding) return 2;
         } catch (const Error& error) {
           // Killed while the others were still being set up: the error must say who.
@@ -203,10 +223,12 @@ INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, sceneries, name_of);
 
 /// Runs `body` on three ranks with a barrier made.
 std::vector<int> with_barrier(
-    const std::function<int(Communicator&, Operation&, std::uint32_t self)>& body) {
+    const std::function<int(Communicator&, Operation&, std::uint32_t self)>& body,
+    Meeting meeting = Meeting::local) {
   return codes_of(run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const Met met(meeting, exchange, 0);
     Context context(test::on_test_device(exchange));
-    Communicator communicator(context, exchange);
+    Communicator communicator(context, *met);
     Operation operation = barrier(communicator);
     return body(communicator, operation, index_of(exchange.self()));
   }));
@@ -215,19 +237,86 @@ std::vector<int> with_barrier(
 const std::vector<int> all_fine = {0, 0, 0};
 
 TEST(Abort, is_seen_by_every_rank_and_sticks) {
-  EXPECT_EQ(
-      with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
-        if (self == 2) {
-          communicator.abort();
-          return operation.start() == Status::aborted ? 0 : 1;
-        }
-        if (operation.start() != Status::ok) return 1;
-        if (operation.wait(10s) != Status::aborted) return 2;
-        if (communicator.failure().peer != Rank{2}) return 3;
-        if (operation.in_flight()) return 4;
-        return operation.start() == Status::aborted && operation.test() == Status::aborted ? 0 : 5;
-      }),
-      all_fine);
+  for (const Meeting meeting : {Meeting::local, Meeting::mute})
+    EXPECT_EQ(with_barrier(
+                  [](Communicator& communicator, Operation& operation, std::uint32_t self) {
+                    if (self == 2) {
+                      communicator.abort();
+                      return operation.start() == Status::aborted ? 0 : 1;
+                    }
+                    if (operation.start() != Status::ok) return 1;
+                    if (operation.wait(10s) != Status::aborted) return 2;
+                    if (communicator.failure().peer != Rank{2}) return 3;
+                    if (operation.in_flight()) return 4;
+                    const bool sticks =
+                        operation.start() == Status::aborted && operation.test() == Status::aborted;
+                    return sticks ? 0 : 5;
+                  },
+                  meeting),
+              all_fine);
+}
+
+// A part of a communicator hears of a rank that it does not contain, and has no number for it.
+TEST(Abort, of_a_rank_of_another_part_is_heard_without_a_side_channel) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
+    test::MuteExchange exchange(local);
+    Context context(test::on_test_device(local));
+    Communicator whole(context, exchange);
+    const std::uint32_t self = index_of(whole.rank());
+    std::optional<Communicator> part = whole.split(self / 2);
+    Operation operation = barrier(*part);
+    whole.synchronize();
+    if (self == 3) whole.abort();
+    if (self >= 2) return 0;
+    // Rank 1 never starts it, so that rank 0 waits for what does not come.
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    if (self == 0 && operation.start() != Status::ok) return 1;
+    while (part->progress() == Status::ok && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(1ms);
+    return part->failure().status == Status::aborted && part->failure().peer == no_rank ? 0 : 2;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+// The first of two that fail is the failure of all, whoever hears of it.
+TEST(Abort, of_two_ranks_at_once_names_one_of_them) {
+  EXPECT_EQ(with_barrier(
+                [&](Communicator& communicator, Operation& operation, std::uint32_t self) {
+                  if (self != 2) {
+                    communicator.abort();
+                    return 0;
+                  }
+                  if (operation.start() != Status::ok) return 1;
+                  if (operation.wait(10s) != Status::aborted) return 2;
+                  const Rank peer = communicator.failure().peer;
+                  return peer == Rank{0} || peer == Rank{1} ? 0 : 3;
+                },
+                Meeting::mute),
+            all_fine);
+}
+
+// Nobody but the rank itself looks for deaths, and it looks as often as it was told.
+TEST(Bound, a_rank_with_a_long_one_has_not_looked_yet_and_one_with_a_short_one_has) {
+  const test::SharedCount done;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& local) {
+    test::MuteExchange exchange(local);
+    ContextOptions options = test::on_test_device(local);
+    options.ranks_per_node = {3};
+    options.wait = WaitPolicy::automatic;  // one that sleeps is woken by who finds it
+    options.detection_bound = local.self() == Rank{0} ? Timeout(1h) : Timeout(50ms);
+    Context context(options);
+    Communicator communicator(context, exchange);
+    // The first look is at once.
+    for (int look = 0; look < 100; ++look) (void)communicator.progress();
+    Operation operation = barrier(communicator);
+    if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
+    if (local.self() == Rank{2}) raise(SIGKILL);
+    if (operation.start() != Status::ok) return 2;
+    const Status status = operation.wait(local.self() == Rank{0} ? 500ms : 10s);
+    if (local.self() == Rank{0}) return status == Status::timed_out ? 0 : 3;
+    return status == Status::peer_failed && communicator.failure().peer == Rank{2} ? 0 : 4;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 1000 + SIGKILL}));
 }
 
 TEST(Abort, destroying_an_operation_in_flight_aborts) {
@@ -256,13 +345,12 @@ TEST_P(Leaving, a_rank_that_leaves_while_it_is_needed_is_a_failure_not_a_hang) {
     GTEST_SKIP() << "about shared memory";
   // Rank 0 relays in the TCP exchange; with n = 1 most ranks never talk to it.
   for (const std::uint32_t leaver : {0u, 5u}) {
-    const bool over_tcp = GetParam().over_tcp;
-    const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
+    const std::uint16_t port = port_for(GetParam().meeting);
     const auto results = run_local({.rank_count = rank_count}, [&](Exchange& local) {
       const std::uint32_t self = index_of(local.self());
-      const auto tcp = over_tcp ? test::meet_over_tcp(self, rank_count, port) : nullptr;
+      const Met met(GetParam().meeting, local, port);
       Context context(options_of(local, GetParam().ranks_per_node));
-      Communicator communicator(context, tcp ? *tcp : local);
+      Communicator communicator(context, *met);
       Operation operation = barrier(communicator, {.per_round = {1, 1, 1}});
       communicator.synchronize();
       if (self == leaver) return 0;
@@ -279,13 +367,12 @@ TEST_P(Leaving, a_rank_that_leaves_during_a_set_up_is_named_on_every_rank) {
   if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
     GTEST_SKIP() << "about shared memory";
   for (const std::uint32_t leaver : {0u, 5u}) {
-    const bool over_tcp = GetParam().over_tcp;
-    const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
+    const std::uint16_t port = port_for(GetParam().meeting);
     const auto results = run_local({.rank_count = rank_count}, [&](Exchange& local) {
       const std::uint32_t self = index_of(local.self());
-      const auto tcp = over_tcp ? test::meet_over_tcp(self, rank_count, port) : nullptr;
+      const Met met(GetParam().meeting, local, port);
       Context context(options_of(local, GetParam().ranks_per_node));
-      Communicator communicator(context, tcp ? *tcp : local);
+      Communicator communicator(context, *met);
       communicator.synchronize();
       if (self == leaver) return 0;
       try {
@@ -372,23 +459,29 @@ TEST(LeavingInGoodOrder, ranks_that_finished_may_leave_while_others_finish) {
             all_fine);
 }
 
-TEST(Stopping, a_stopped_rank_is_not_dead) {
+class Stopping : public testing::TestWithParam<Meeting> {};
+
+TEST_P(Stopping, a_stopped_rank_is_not_dead) {
+  const bool is_mute = GetParam() == Meeting::mute;
   const std::vector<LocalResult> results = run_local(
       {.rank_count = 3,
        .on_started =
-           [](const std::vector<pid_t>& processes) {
-             for (int i = 0; i < 3; ++i) {
+           [&](const std::vector<pid_t>& processes) {
+             for (int i = 0; i < (is_mute ? 1 : 3); ++i) {
                std::this_thread::sleep_for(100ms);
                kill(processes[1], SIGSTOP);
                std::this_thread::sleep_for(700ms);
                kill(processes[1], SIGCONT);
              }
            }},
-      [](Exchange& exchange) {
-        Context context(test::on_test_device(exchange));
-        Communicator communicator(context, exchange);
+      [&](Exchange& exchange) {
+        const Met met(GetParam(), exchange, 0);
+        ContextOptions options = test::on_test_device(exchange);
+        if (is_mute) options.detection_bound = 100ms;
+        Context context(options);
+        Communicator communicator(context, *met);
         Operation operation = barrier(communicator);
-        const auto until = std::chrono::steady_clock::now() + 3s;
+        const auto until = std::chrono::steady_clock::now() + (is_mute ? 1s : 3s);
         std::uint64_t source = 0, more = 1;
         Operation vote = allreduce<std::uint64_t>(
             communicator, std::span<const std::uint64_t>(&source, 1), std::span(&more, 1), max);
@@ -403,6 +496,11 @@ TEST(Stopping, a_stopped_rank_is_not_dead) {
       });
   EXPECT_EQ(codes_of(results), all_fine);
 }
+
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Stopping, testing::Values(Meeting::local, Meeting::mute),
+                         [](const auto& meeting) {
+                           return std::string(meeting.param == Meeting::local ? "local" : "mute");
+                         });
 
 }  // namespace
 }  // namespace tutti

@@ -51,6 +51,22 @@ inline std::unique_ptr<Exchange> meet_over_tcp(std::uint32_t rank, std::uint32_t
                        .timeout = std::chrono::seconds(20)});
 }
 
+/// An exchange by which ranks only meet, as over MPI: it hears of no incident and tells of none.
+class MuteExchange final : public Exchange {
+ public:
+  explicit MuteExchange(Exchange& given) : given_(given) {}
+  Rank self() const noexcept override { return given_.self(); }
+  std::uint32_t rank_count() const noexcept override { return given_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    given_.allgather(mine, all, timeout);
+  }
+  void barrier(Timeout timeout) override { given_.barrier(timeout); }
+
+ private:
+  Exchange& given_;
+};
+
 /// A number that ranks see though they are processes; made before them.  For tests in which one
 /// rank does nothing until others have come somewhere: a sleep would have to be longer than they
 /// take.

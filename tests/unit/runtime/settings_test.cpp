@@ -57,6 +57,7 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_SETUP_TIMEOUT", "0.5");
   set("TUTTI_CONNECT", "cm");
   set("TUTTI_WAIT", "block");
+  set("TUTTI_DETECTION_BOUND", "0.25");
   set("TUTTI_NOTIFY", "flag");
   set("TUTTI_SHARED_NOTIFICATIONS", "republished");
   set("TUTTI_REGISTER_BUFFERS", "1");
@@ -77,6 +78,7 @@ TEST_F(Settings, values_are_read) {
   EXPECT_EQ(options.chunk_bytes, 96u << 10);
   EXPECT_EQ(options.single_copy_bytes, 5u << 10);
   EXPECT_EQ(options.setup_timeout, 500ms);
+  EXPECT_EQ(options.detection_bound, 250ms);
   EXPECT_EQ(options.connect, ConnectBy::cm);
   EXPECT_EQ(options.wait, WaitPolicy::block);
   EXPECT_EQ(options.notify, Notify::flag);
@@ -110,6 +112,8 @@ TEST_F(Settings, tuning_is_one_of_a_few_words) {
   EXPECT_EQ(runtime::context_settings({}).report_signal, 0);
   expect_refused("TUTTI_REPORT_SIGNAL", "7x", "expected the name of a signal, such as USR1");
   expect_refused("TUTTI_REPORT_SIGNAL", "KILL", "expected a signal after which a program goes on");
+  for (const char* bad : {"-1", "0", "0.009", "3601", "1e300", "inf", "nan", "1s", "", " 1"})
+    expect_refused("TUTTI_DETECTION_BOUND", bad, "expected seconds from 0.01 to 3600");
   expect_refused("TUTTI_TUNING", "on", "expected file, model, first_call or off");
   expect_refused("TUTTI_TUNING", "", "expected file, model, first_call or off");
   expect_refused("TUTTI_TUNING_BITS", "1", "expected free, or keep");
@@ -148,6 +152,20 @@ TEST_F(Settings, connections_are_a_number) {
 }
 
 // Rounded up, they would wrap to an arena of a page.
+TEST_F(Settings, a_bound_in_code_goes_before_the_environment_and_is_refused_where_it_is_none) {
+  set("TUTTI_DETECTION_BOUND", "2");
+  EXPECT_EQ(runtime::context_settings({.detection_bound = 3s}).detection_bound, 3s);
+  for (const Timeout good : {Timeout(10ms), Timeout(1h)})
+    EXPECT_EQ(runtime::context_settings({.detection_bound = good}).detection_bound, good);
+  for (const Timeout bad : {Timeout::zero(), -Timeout(1s), Timeout(10ms) - Timeout(1),
+                            Timeout(1h) + Timeout(1), wait_forever}) {
+    const std::string text =
+        error_of([&] { return runtime::context_settings({.detection_bound = bad}); });
+    EXPECT_NE(text.find("expected 10 ms to an hour"), std::string::npos) << text;
+    EXPECT_NE(text.find(std::to_string(bad.count()) + " ns"), std::string::npos) << text;
+  }
+}
+
 TEST_F(Settings, arenas_near_the_largest_number_are_refused) {
   for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, runtime::arena_bytes_max + 1}) {
     const std::string text =
