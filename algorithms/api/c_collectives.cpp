@@ -399,6 +399,10 @@ float tutti_exact_sum_value_as_float(const tutti_exact_sum* given) {
   return sum_of(given).value_as_float();
 }
 
+void tutti_fail(void* context, const char* text) {
+  tutti::fail(context, text);
+}
+
 tutti_reduction tutti_exact_addition(void) {
   const Reduction addition = exact_addition();
   return {.which = TUTTI_USER,

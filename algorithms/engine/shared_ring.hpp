@@ -389,6 +389,7 @@ struct Forwarding {
 ///  saw:      a word that another rank of the node has stored was seen.
 ///  copied:   so many bytes were copied out of memory that the ranks of the node share.
 ///  is_polled_for_chunks:  whether chunks are seen only after a poll.
+///  operator_has_failed:  whether the reduction has, so that what it left is not sent on.
 template <class F>
 concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk, std::uint64_t* word,
                                     std::size_t bytes) {
@@ -404,6 +405,8 @@ concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk, std::uin
   noexcept;
   { fabric.is_polled_for_chunks() }
   noexcept->std::same_as<bool>;
+  { fabric.operator_has_failed() }
+  noexcept->std::same_as<bool>;
 };
 
 /// What a fabric does where shared memory takes no more time than it takes.
@@ -414,6 +417,7 @@ struct WordsOfNode {
   static void saw() noexcept {}
   static void copied(std::size_t /*bytes*/) noexcept {}
   static bool is_polled_for_chunks() noexcept { return false; }
+  static bool operator_has_failed() noexcept { return false; }
 };
 
 class SharedRing {
@@ -764,6 +768,7 @@ class SharedRing {
         for (; member < layout_.members; ++member)
           execution.reduction.combine(contribution(member), block_ + place, part.element_count,
                                       execution.reduction.context);
+      if (fabric.operator_has_failed()) return Status::aborted;  // nobody gets what was spoilt
     }
     // Published before the chunk is sent on: if this rank were stopped between the two, its node
     // would wait for this word although the chunk is on its way.

@@ -469,6 +469,24 @@ void Communicator::Implementation::fail_all(Incident incident, const char* what,
        incident.rank, what, met_by);
 }
 
+void Communicator::Implementation::announce_failed_operator(
+    const Operation::Implementation& operation) noexcept {
+  shm::IncidentBoard::Text reason{};
+  std::snprintf(reason.data(), reason.size(), "its operator failed in %s #%u, call %llu: %s",
+                operation.name, operation.ordinal,
+                static_cast<unsigned long long>(operation.execution.call()),
+                operation.user_operator.text.data());
+  if (spreads_by == nullptr || spreads_by->explain(reason))
+    exchange.announce({Incident::Kind::aborted, exchange.self()});
+}
+
+shm::IncidentBoard::Text Communicator::Implementation::reason_of_incident() const noexcept {
+  shm::IncidentBoard::Text reason{};
+  if (spreads_by != nullptr) reason = spreads_by->explanation();
+  if (reason.front() == '\0') std::snprintf(reason.data(), reason.size(), "gave up");
+  return reason;
+}
+
 const Operation::Implementation* Communicator::Implementation::any_in_flight() const noexcept {
   const auto found =
       std::find_if(context.in_flight.begin(), context.in_flight.end(),

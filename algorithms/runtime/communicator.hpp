@@ -40,10 +40,11 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
-  std::unique_ptr<Exchange> own_exchange;             // of one that was split from another
-  std::unique_ptr<runtime::WatchedExchange> watched;  // else the user's, watched
-  Exchange& exchange;                                 // one of the two
-  std::vector<std::uint64_t> process_of;              // by rank
+  std::unique_ptr<Exchange> own_exchange;                // of one that was split from another
+  std::unique_ptr<runtime::WatchedExchange> watched;     // else the user's, watched
+  Exchange& exchange;                                    // one of the two
+  runtime::WatchedExchange* spreads_by = watched.get();  // also of parts
+  std::vector<std::uint64_t> process_of;                 // by rank
   std::uint64_t id = 0;  // the same on all ranks, another for each communicator; 0: being made
   runtime::Neighbourhood neighbours;
   bool shares_cpus = false;  // some host has more ranks than CPUs for them; alike on all ranks
@@ -141,6 +142,11 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// Tells the other ranks of the incident, then fails.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
+  /// Tells the other ranks that the user's operator of `operation` has failed here, and why, unless
+  /// another rank of this host is telling them of its own.
+  void announce_failed_operator(const Operation::Implementation& operation) noexcept;
+  /// Why a rank gave up, in its words if they are known here.
+  shm::IncidentBoard::Text reason_of_incident() const noexcept;
   /// The next step of a call that all ranks make: an allgather, within the set-up timeout.  If
   /// ranks make different calls, every rank throws Error{mismatch}, and the communicator stays
   /// usable.  If the exchange fails, the communicator has failed.

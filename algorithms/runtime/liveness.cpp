@@ -38,6 +38,11 @@ void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept
   next_check_ = Timeout::zero();
 }
 
+void Liveness::operator_failed(const Operation::Implementation& operation) noexcept {
+  failed_operator_ = &operation;
+  next_check_ = Timeout::zero();
+}
+
 void Liveness::alarm(Timeout now) noexcept {
   alarm_ends_ = now + explanation_time;
   next_check_ = Timeout::zero();
@@ -50,6 +55,7 @@ void Liveness::check(Timeout now) noexcept {
   const Timeout calm_interval = communicator_.context.settings.detection_bound / looks_within_bound;
   next_check_ = now + (is_calm ? calm_interval : std::min(calm_interval, suspicion_interval));
   if (adopt_incident()) return;
+  if (failed_operator_ != nullptr) return judge_operator(now);
   judge(now);
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
   // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
@@ -93,7 +99,8 @@ bool Liveness::adopt_incident() noexcept {
       communicator_.fail(Status::peer_failed, incident.rank, "has died", nullptr);
       return true;
     case Incident::Kind::aborted:
-      communicator_.fail(Status::aborted, incident.rank, "gave up", nullptr);
+      communicator_.fail(Status::aborted, incident.rank, communicator_.reason_of_incident().data(),
+                         nullptr);
       return true;
     case Incident::Kind::left:
       communicator_.fail(Status::peer_failed, incident.rank, left_too_early, nullptr);
@@ -103,6 +110,20 @@ bool Liveness::adopt_incident() noexcept {
       return true;
   }
   return false;
+}
+
+void Liveness::judge_operator(Timeout now) noexcept {
+  // Where several ranks combine the same operands, the operators of all fail.  All ranks name the
+  // first of them, so none is named before the side channel has.
+  if (!operator_until_) {
+    operator_until_ = now + explanation_time;
+    communicator_.announce_failed_operator(*failed_operator_);
+    if (adopt_incident()) return;
+  }
+  next_check_ = std::min(next_check_, now + suspicion_interval);
+  if (now >= *operator_until_)
+    communicator_.fail_all({Incident::Kind::aborted, communicator_.exchange.self()},
+                           failed_operator_->user_operator.text.data(), failed_operator_);
 }
 
 void Liveness::judge(Timeout now) noexcept {

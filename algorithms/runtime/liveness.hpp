@@ -45,6 +45,10 @@ class Liveness {
   /// A connection to `peer` has failed, or its memory cannot be read.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
+  /// The user's operator of an operation in flight has failed: the communicator does, at the next
+  /// check, which is due at once.
+  void operator_failed(const Operation::Implementation& operation) noexcept;
+
   /// A rank of this node has met a failure, perhaps of this communicator, and woken this one.  The
   /// side channel, which may be slower than that, is asked at once and often until it explains
   /// this.
@@ -74,6 +78,7 @@ class Liveness {
   /// If the side channel knows an incident, makes it the communicator's failure and returns true.
   bool adopt_incident() noexcept;
   void judge(Timeout now) noexcept;
+  void judge_operator(Timeout now) noexcept;
   void condemn(const Suspicion& held) noexcept;
   /// Whether an operation in flight has a message to or from `peer` before it.
   bool needs(Rank peer) const noexcept;
@@ -81,6 +86,9 @@ class Liveness {
 
   Communicator::Implementation& communicator_;
   std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates
+  const Operation::Implementation* failed_operator_ = nullptr;  // of that operation
+  std::optional<Timeout>
+      operator_until_;  // it was announced, and which failure was first is awaited
   Timeout next_check_{0};
   Timeout alarm_ends_{0};
   std::uint32_t calls_since_clock_ = 0;

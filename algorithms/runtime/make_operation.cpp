@@ -428,6 +428,10 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   auto operation = std::make_unique<Operation::Implementation>(communicator, std::move(plan),
                                                                request.collective);
   operation->execution.reduction = request.asked.reduction;
+  if (UserOperator::may_fail(request.asked.reduction)) {
+    operation->user_operator.reduction = request.asked.reduction;
+    operation->execution.reduction = operation->user_operator.guarded();
+  }
   operation->coverage = {request.asked.element_count, asked.participant_count > 0
                                                           ? asked.participant_count
                                                           : communicator.exchange.rank_count()};
@@ -451,7 +455,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   else
     lay_out_memory(*operation, request, completed);
   stage_partials(*operation);
-  if (operation->is_timed &&
+  if ((operation->is_timed || operation->may_fail()) &&
       std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls))
     operation->calls.emplace<Operation::Implementation::OtherPlanCalls>();
   try {

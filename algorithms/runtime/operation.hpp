@@ -22,6 +22,7 @@
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
 #include "runtime/staging.hpp"
+#include "runtime/user_operator.hpp"
 #include "shm/mailbox.hpp"
 #include "tune/request.hpp"
 
@@ -65,18 +66,21 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers or staging
+  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers, staging or may_fail()
   std::variant<PlanCalls, OtherPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
     detail::Clock* clock;
   } charged = {};
+  runtime::UserOperator user_operator = {};  // where it may_fail()
   // What explanation() needs; nothing of it is used while calls are made.
   tune::CollectiveRequest asked = {};
   std::string chosen_by = {};  // what first calls have found, as a line
   bool is_chosen = false;      // by tune::choose()
 
+  /// Whether its reduction is an operator that may say so (tutti::fail()).
+  bool may_fail() const noexcept { return user_operator.reduction.combine != nullptr; }
   engine::StaleCalls* stale() noexcept { return std::get_if<engine::StaleCalls>(&calls); }
   const engine::StaleCalls* stale() const noexcept {
     return std::get_if<engine::StaleCalls>(&calls);
@@ -130,6 +134,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
  private:
   /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
+  /// Keeps it in flight until its communicator has failed.
+  Status fail_by_operator_slow() noexcept;
   /// What else such calls do when they have begun.
   void begin_otherwise() noexcept;
   Status wait_slow(Timeout timeout) noexcept;

@@ -1,7 +1,10 @@
 // How calls advance that are not plain ones: stale-synchronous, along the ring of nodes, with
-// neighbours that may sleep, with partials that are
-// elsewhere in each chunk, or in simulated time.  They have a file of their own, so that the
-// compiler treats the plain ones as if there were no others.
+// neighbours that may sleep, with partials that are elsewhere in each chunk, with users' operators,
+// which may fail, or in simulated time.  They have a file of their own, so that the compiler treats
+// the plain ones as if there were no others.
+#include <algorithm>
+#include <type_traits>
+
 #include "engine/advance.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/timed_fabric.hpp"
@@ -23,6 +26,16 @@ struct StagingFabric : Fabric {
   }
 };
 
+/// The fabric of an operation whose operator may fail: then nothing more is sent.
+template <class Fabric>
+struct FailingFabric : Fabric {
+  const runtime::UserOperator& user_operator;
+
+  Status put(runtime::JoinedChannel& channel, std::uint32_t parity, std::size_t put) noexcept {
+    return user_operator.has_failed ? Status::aborted : Fabric::put(channel, parity, put);
+  }
+};
+
 }  // namespace
 
 void Operation::Implementation::begin_otherwise() noexcept {
@@ -37,18 +50,37 @@ void Operation::Implementation::stage_chunk() noexcept {
 }
 
 Status Operation::Implementation::advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept {
-  if (ring()) return ring()->advance();
-  const auto advance_over = [this](auto&& fabric) noexcept {
+  if (user_operator.has_failed) return fail_by_operator_slow();
+  const auto run = [this](auto& fabric) noexcept {
     return stale() ? stale()->advance(execution, fabric, channel)
                    : engine::advance(execution, fabric, channel);
   };
-  // In simulated time nobody sleeps.
-  if (is_timed) return advance_over(runtime::TimedFabric{joined, communicator.context.clock});
-  if (staging && wakes_readers)
-    return advance_over(StagingFabric<runtime::WakingFabric>{{joined}, *this});
-  if (staging) return advance_over(StagingFabric<runtime::JoinedFabric>{{joined}, *this});
-  if (wakes_readers) return advance_over(runtime::WakingFabric{joined});
-  return stale()->advance(execution, joined, channel);
+  const auto advance_over = [&](auto&& fabric) noexcept {
+    if (!may_fail()) return run(fabric);
+    FailingFabric<std::remove_cvref_t<decltype(fabric)>> failing{fabric, user_operator};
+    return run(failing);
+  };
+  const auto advance_by_kind = [&]() noexcept {
+    if (ring()) return ring()->advance();
+    // In simulated time nobody sleeps.
+    if (is_timed) return advance_over(runtime::TimedFabric{joined, communicator.context.clock});
+    if (staging && wakes_readers)
+      return advance_over(StagingFabric<runtime::WakingFabric>{{joined}, *this});
+    if (staging) return advance_over(StagingFabric<runtime::JoinedFabric>{{joined}, *this});
+    if (wakes_readers) return advance_over(runtime::WakingFabric{joined});
+    return advance_over(joined);
+  };
+  const Status status = advance_by_kind();
+  return user_operator.has_failed ? fail_by_operator_slow() : status;
+}
+
+Status Operation::Implementation::fail_by_operator_slow() noexcept {
+  // It may have come to the end of its steps, where nothing is sent.
+  execution.in_flight = true;
+  if (!execution.steps.empty())
+    execution.next = std::min(execution.next, execution.steps.size() - 1);
+  communicator.liveness.operator_failed(*this);
+  return Status::aborted;
 }
 
 }  // namespace tutti

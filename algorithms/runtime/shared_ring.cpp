@@ -396,6 +396,10 @@ Status SharedRingOperation::advance() noexcept {
   return status;
 }
 
+bool SharedRingOperation::operator_has_failed() const noexcept {
+  return operation_.user_operator.has_failed;
+}
+
 Status SharedRingOperation::room() const noexcept {
   // Nor will there be one.  The peer has ended the operation, and so had all chunks of its calls
   // from this node: whatever there is to send belongs to a call too many.

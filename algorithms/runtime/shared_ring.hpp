@@ -131,6 +131,7 @@ class SharedRingOperation {
       clock().charge_copying(bytes);
   }
   bool is_polled_for_chunks() const noexcept { return republishes_; }
+  bool operator_has_failed() const noexcept;
 
   // ---- while a call is in flight ----
 

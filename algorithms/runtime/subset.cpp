@@ -211,6 +211,7 @@ std::optional<Communicator> runtime::split(Communicator& whole, std::optional<st
   if (!color) return std::nullopt;  // it took part, which the others needed
   auto part = std::make_unique<Communicator::Implementation>(ranks.context, std::move(exchange),
                                                              std::move(neighbours), ranks.tuning);
+  part->spreads_by = ranks.spreads_by;
   part->has_segments = ranks.has_segments;
   part->has_node_segments = ranks.has_node_segments;
   return Communicator(std::move(part));

@@ -490,6 +490,11 @@ module tutti_c
       type(tutti_segment), value :: segment
       integer(c_int32_t) :: tutti_segment_free
     end function tutti_segment_free
+    subroutine tutti_fail(context, text) bind(c)
+      import
+      type(c_ptr), value :: context
+      character(kind=c_char), intent(in), optional :: text(*)
+    end subroutine tutti_fail
     subroutine tutti_exact_sum_add(sum, values, count) bind(c)
       import
       type(tutti_exact_sum), intent(inout) :: sum

@@ -15,9 +15,19 @@ namespace tutti {
 
 /// Combines `incoming` into `partial`, in place: partial[i] = incoming[i] o partial[i].  `incoming`
 /// is the LEFT operand (as in MPI_User_function): it holds the contributions of the lower ranks.
-/// Must not block, throw or call the library.
+/// Must not block, throw or call the library, but for fail().
 using CombineFunction = void (*)(const void* incoming, void* partial, std::size_t element_count,
                                  void* context) noexcept;
+
+/// Called by a user's operator, from within its combine or inverse function, that cannot combine
+/// what it was given: the collective fails, instead of giving a wrong result.  `context` is that of
+/// the operator, with which the function was called; `text` says why, and is cut to 95 bytes.  The
+/// function returns normally after it, and is not called again in this call.
+///
+/// Every rank whose result would need the operands gets Status::aborted, and Failure names this
+/// rank, the operation and, on this rank's host, the text.  A rank that needs them not may complete
+/// this call, with the right result, and gets it in a later one.  The communicator has failed then.
+TUTTI_EXPORT void fail(void* context, const char* text) noexcept;
 
 struct OperatorProperties {
   bool commutative = false;

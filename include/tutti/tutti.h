@@ -304,9 +304,13 @@ enum {
 };
 
 /* partial[i] = incoming[i] o partial[i]; `incoming` holds the contributions of the lower ranks.
- * Must not block or call the library. */
+ * Must not block or call the library, but for tutti_fail(). */
 typedef void (*tutti_combine_function)(const void* incoming, void* partial, size_t element_count,
                                        void* context);
+
+/* Called by a user's operator, with its context, that cannot combine what it was given: the
+ * collective ends with TUTTI_ABORTED (fail() in reduction.hpp).  The text is cut to 95 bytes. */
+TUTTI_EXPORT void tutti_fail(void* context, const char* text);
 
 /* {.which = TUTTI_SUM, .type = TUTTI_DOUBLE}; the rest is for TUTTI_USER. */
 typedef struct {

@@ -617,6 +617,45 @@ static int giving_up(tutti_exchange* exchange, void* unused) {
   return failures != 0;
 }
 
+/* An operator that always says that it has failed. */
+static void refusing(const void* incoming, void* partial, size_t count, void* context) {
+  (void)incoming;
+  (void)partial;
+  (void)count;
+  tutti_fail(context, "nothing can be combined");
+}
+
+static int operator_fails(tutti_exchange* exchange, void* unused) {
+  place here;
+  tutti_failure failure;
+  tutti_operation* operation = NULL;
+  int32_t mine = 1, all = 0, context = 0;
+  (void)unused;
+  failures = 0;
+  if (!enter(&here, exchange)) return 1;
+  const tutti_allreduce_arguments arguments = {.struct_size = sizeof arguments,
+                                               .source = &mine,
+                                               .target = &all,
+                                               .element_count = 1,
+                                               .reduction = {.which = TUTTI_USER,
+                                                             .type = TUTTI_INT32,
+                                                             .combine = refusing,
+                                                             .context = &context,
+                                                             .element_bytes = 4,
+                                                             .commutative = 1}};
+  CHECK(tutti_allreduce_init(here.communicator, &arguments, &operation, &failure) == TUTTI_OK);
+  CHECK(tutti_start(operation) == TUTTI_OK);
+  CHECK(tutti_wait(operation, INT64_C(20000000000)) == TUTTI_ABORTED);
+  CHECK(tutti_get_failure(here.communicator, &failure) == TUTTI_ABORTED);
+  CHECK(failure.peer >= 0 && failure.peer < here.count);
+  CHECK(strstr(failure.text,
+               "its operator failed in allreduce #1, call 1: nothing can be combined") != NULL);
+  CHECK(tutti_start(operation) == TUTTI_ABORTED);
+  CHECK(tutti_operation_free(operation) == TUTTI_OK);
+  leave(&here);
+  return failures != 0;
+}
+
 /* Refused before there is anybody to be told. */
 /* What a forked child may do with what it inherits: be told that it is one, and free it. */
 static int as_forked_child(place* here, tutti_operation* operation, tutti_segment* segment) {
@@ -866,6 +905,7 @@ int main(void) {
   on_ranks(2, everything);
   on_ranks(4, everything);
   on_ranks(3, giving_up);
+  on_ranks(3, operator_fails);
   on_ranks(2, with_forked_children);
   users_exchange();
   printf("%s\n", failures == 0 ? "all right" : "WRONG");

@@ -1,7 +1,7 @@
 # Collectives between forked ranks over the software device.
 # tutti_process_test(NAME SUBJECT): a test that is about what results are runs beside another one (label
 # "parallel"), and one that is about time, deaths or CPUs alone.
-set(subjects_of_results bits blocks collectives nodes report rooted schedules segments shared_ring single_copy
+set(subjects_of_results bits blocks collectives nodes operator_failures report rooted schedules segments shared_ring single_copy
   soak split staging stale)
 function(tutti_process_test name subject)
   if(subject IN_LIST subjects_of_results)
@@ -11,7 +11,7 @@ function(tutti_process_test name subject)
   endif()
 endfunction()
 foreach(name bits chaos collectives connections devices failures first_call flags isolation misuse nodes
-    report rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
+    operator_failures report rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
     tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300
     SOURCES ${name}_test.cpp LINK tutti)
