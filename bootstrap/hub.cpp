@@ -120,6 +120,7 @@ class Hub::Service {
         stop_(stop),
         secret_(options.secret),
         linger_(options.linger),
+        ends_quietly_(options.ends_quietly),
         members_(options.rank_count) {
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
   }
@@ -152,7 +153,7 @@ class Hub::Service {
     if (!stopping_) return false;
     if (stopping_->passed(now())) return true;
     const bool rank_0_gone = members_[0].connection == nullptr || members_[0].left;
-    return rank_0_gone && (!joined_ || incident_ || !needed());
+    return rank_0_gone && (!joined_ || incident_ || ends_quietly_ || !needed());
   }
 
   /// Whether any rank is left that may wait for news.
@@ -623,7 +624,7 @@ class Hub::Service {
     listener_ = UnsharedDescriptor();
     if (!joined_) {
       broadcast(missing_frame(FrameType::gave_up, 0));
-    } else if (needed()) {
+    } else if (needed() && !ends_quietly_) {
       announce({static_cast<std::uint32_t>(Incident::Kind::aborted), 0});
     }
     const Deadline deadline = in(farewell_timeout);
@@ -648,6 +649,7 @@ class Hub::Service {
   std::string secret_;
   decltype(wire::Challenge::job) job_{};
   Timeout linger_;
+  bool ends_quietly_;
   std::vector<Member> members_;                           // by rank
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
   std::vector<pollfd> polled_;  // stop_, listener_, then one for each connection; reused

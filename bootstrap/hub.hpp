@@ -18,6 +18,9 @@ struct HubOptions {
   std::uint32_t rank_count = 1;
   std::string secret;
   Timeout linger{};  // how long the destructor waits at most
+  /// The destructor does not wait until nobody needs it.  Ranks that are still there get no more
+  /// news, which is none itself.
+  bool ends_quietly = false;
 };
 
 /// Bytes of the exchanges so far, which are what grows with their number: not those of joining and
@@ -32,11 +35,11 @@ class Hub {
   Hub(UnsharedDescriptor listener, const HubOptions& options);
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
-  /// Relays until rank 0's client has said goodbye and all others have left or died, or an incident
-  /// has reached them, but no longer than `linger`.  Ranks that are still there then receive the
-  /// news that rank 0 has aborted, because there will be no more news.  If not all ranks have met,
-  /// it does not linger.  It takes up to half a second more, for the last frames to arrive.  In a
-  /// forked child it does nothing.
+  /// Relays, unless it ends quietly, until rank 0's client has said goodbye and all others have
+  /// left or died, or an incident has reached them, but no longer than `linger`.  Ranks that are
+  /// still there then receive the news that rank 0 has aborted, because there will be no more news.
+  /// If not all ranks have met, it does not linger.  It takes up to half a second more, for the
+  /// last frames to arrive.  In a forked child it does nothing.
   ~Hub();
 
   /// Any thread may ask.

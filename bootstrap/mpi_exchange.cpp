@@ -1,23 +1,28 @@
 #include "bootstrap/mpi_exchange.hpp"
 
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/describe.hpp"
 #include "bootstrap/node_map.hpp"
+#include "bootstrap/process.hpp"
+#include "bootstrap/rendezvous.hpp"
+#include "bootstrap/tcp_exchange.hpp"
 #include "tutti/detail/check.hpp"
 #include "tutti/detail/clock.hpp"
-#include "tutti/detail/descriptor.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::bootstrap {
@@ -64,10 +69,19 @@ std::string text_of(const Contribution& contribution) {
 /// Identifies a rank's process.
 struct ProcessIdentity {
   HostIdentity host;
-  std::int64_t pid = 0;
+  ProcessCard process;
 };
-static_assert(sizeof(ProcessIdentity) == 48);
+static_assert(sizeof(ProcessIdentity) == 64);
 
+/// What rank 0 tells the others of its side channel: secret, then rendezvous; empty: there is none.
+struct Letter {
+  static constexpr std::size_t secret_bytes = 32;
+  std::array<char, 192> text{};
+};
+
+/// How long the ranks may take to open the side channel.  Where a firewall keeps them apart, this
+/// is what the first exchange of a process takes longer.
+constexpr Timeout side_channel_timeout = 5s;
 class MpiExchange final : public Exchange {
  public:
   MpiExchange(MPI_Comm communicator, Timeout timeout) {
@@ -83,7 +97,8 @@ class MpiExchange final : public Exchange {
       check_mpi(MPI_Comm_idup(communicator, &lent_->communicator, &request_), "MPI_Comm_idup");
       complete({"mpi_exchange (duplicating the communicator)", timeout, deadline});
       MPI_Comm_set_errhandler(lent_->communicator, MPI_ERRORS_RETURN);
-      open_processes({"mpi_exchange (exchanging process ids)", timeout, deadline});
+      if (!open_processes({"mpi_exchange (exchanging process ids)", timeout, deadline}))
+        open_side_channel({"mpi_exchange (opening the side channel)", timeout, deadline});
     } catch (...) {
       release();
       throw;
@@ -139,8 +154,13 @@ class MpiExchange final : public Exchange {
   bool has_left(Rank rank) noexcept override {
     detail::check(index_of(rank) < rank_count_, "the rank is one of the exchange's", index_of(rank),
                   rank_count_);
-    pollfd process{processes_[index_of(rank)].get(), POLLIN, 0};
-    return process.fd >= 0 && ::poll(&process, 1, 0) == 1 && (process.revents & POLLIN) != 0;
+    return (side_channel_ && side_channel_->has_left(rank)) || has_ended(rank);
+  }
+  Incident incident() noexcept override {
+    return side_channel_ ? side_channel_->incident() : Incident{};
+  }
+  void announce(Incident incident) noexcept override {
+    if (side_channel_) side_channel_->announce(incident);
   }
 
  private:
@@ -265,20 +285,76 @@ class MpiExchange final : public Exchange {
     complete(call);
   }
 
-  void open_processes(const Call& call) {
-    const ProcessIdentity own{host_identity(), ::getpid()};
+  /// Returns whether all ranks see each other's processes.
+  bool open_processes(const Call& call) {
+    const ProcessIdentity own{host_identity(), this_process()};
     std::vector<ProcessIdentity> identities(rank_count_);
     gather(call, std::as_bytes(std::span{&own, 1}), std::as_writable_bytes(std::span{identities}));
+    bool all_see_each_other = true;
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       const ProcessIdentity& peer = identities[rank];
-      if (Rank{rank} == self_ || !share_process_ids(own.host, peer.host)) continue;
-      // Without a pidfd (an old kernel, no descriptors left) this peer's end is not seen, as on
-      // another host.
-      processes_[rank] = detail::Descriptor(
-          static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(peer.pid), 0)));
+      all_see_each_other = all_see_each_other && share_process_ids(identities[0].host, peer.host);
+      is_one_machine_ = is_one_machine_ && identities[0].host.boot == peer.host.boot;
+      // The end of a process of another host is not seen.
+      if (Rank{rank} != self_ && share_process_ids(own.host, peer.host))
+        processes_[rank] = watches_.of(peer.process);
     }
-    // No process can have ended before this barrier, so no id can mean another process yet.
-    meet(call);
+    return all_see_each_other;
+  }
+
+  /// Ranks of several hosts hear of each other's ends over TCP.  If any of them cannot be reached
+  /// so, there is no side channel, on all ranks alike.
+  void open_side_channel(const Call& call) {
+    static std::atomic<bool> was_refused = false;  // in this process, to a rank of some exchange
+    UnsharedDescriptor listener;
+    Letter own;
+    if (self_ == Rank{0} && !was_refused) {
+      try {
+        const std::string secret = random_secret();
+        std::string rendezvous;
+        std::tie(listener, rendezvous) = listen_anywhere(address());
+        const std::string text = secret + rendezvous;
+        if (text.size() < own.text.size()) text.copy(own.text.data(), text.size());
+      } catch (const Error&) {  // it has no address, or no descriptors left
+      }
+    }
+    std::vector<Letter> letters(rank_count_);
+    gather(call, std::as_bytes(std::span{&own, 1}), std::as_writable_bytes(std::span{letters}));
+    const std::string text = letters[0].text.data();  // ends with a zero
+    if (text.size() <= Letter::secret_bytes) return;
+    try {
+      side_channel_.emplace(
+          TcpOptions{.rank = self_,
+                     .rank_count = rank_count_,
+                     .rendezvous = text.substr(Letter::secret_bytes),
+                     .secret = text.substr(0, Letter::secret_bytes),
+                     .timeout = std::clamp<Timeout>(call.deadline.remaining(now()) / 2, 10ms,
+                                                    side_channel_timeout)},
+          std::move(listener), TcpExchange::End::quiet);
+    } catch (const Error&) {
+    }
+    const std::byte is_open{side_channel_.has_value()};
+    std::vector<std::byte> all(rank_count_);
+    gather(call, std::span{&is_open, 1}, all);
+    if (std::find(all.begin(), all.end(), std::byte{0}) == all.end()) return;
+    side_channel_.reset();
+    was_refused = true;
+  }
+
+  /// Where ranks of other hosts reach this one; of one machine, whose containers share a network as
+  /// a rule, the loopback will do if there is nothing else.
+  std::string address() const {
+    try {
+      return own_address("mpi_exchange");
+    } catch (const Error&) {
+      if (!is_one_machine_) throw;
+      return "127.0.0.1";
+    }
+  }
+
+  bool has_ended(Rank rank) noexcept {
+    const auto& process = processes_[index_of(rank)];
+    return process && process->has_ended();
   }
 
   /// The result is in lent_->all.
@@ -310,6 +386,8 @@ class MpiExchange final : public Exchange {
       const Timeout time = now();
       if (look_for_ended.passed(time)) {
         look_for_ended = Deadline::after(ended_check_interval, time);
+        if (const Incident known = incident(); known.kind != Incident::Kind::none)
+          fail(call, ErrorCode::peer_failed, name_incident(known));
         if (ended.empty()) {
           ended = ended_ranks();
           if (!ended.empty()) give_up = Deadline::after(ended_grace, time);
@@ -336,7 +414,7 @@ class MpiExchange final : public Exchange {
   std::vector<Rank> ended_ranks() {
     std::vector<Rank> ended;
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      if (has_left(Rank{rank})) ended.push_back(Rank{rank});
+      if (has_ended(Rank{rank})) ended.push_back(Rank{rank});
     }
     return ended;
   }
@@ -371,8 +449,10 @@ class MpiExchange final : public Exchange {
 
   Rank self_ = no_rank;
   std::uint32_t rank_count_ = 0;
-  std::vector<detail::Descriptor>
-      processes_;  // pidfds by rank; empty: this rank, or another host's
+  ProcessWatches watches_;
+  std::vector<std::shared_ptr<ProcessWatch>> processes_;  // by rank; null: this, or of another host
+  bool is_one_machine_ = true;
+  std::optional<TcpExchange> side_channel_;  // between hosts, if all could open it
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::unique_ptr<Lent> lent_ = std::make_unique<Lent>();
   int swaps_ = 0;

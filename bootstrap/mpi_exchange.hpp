@@ -21,10 +21,13 @@ namespace tutti {
 /// A timeout cannot name the ranks that MPI knows to be late, for MPI does not say; it names those
 /// whose process has ended.  After one, MPI keeps what it was lent: the duplicate is never freed.
 ///
-/// There is no side channel: incident() is always none and announce() reaches nobody.  When a rank
-/// dies, the launcher ends the whole job; when one calls abort(), the others see only that their
-/// own timeouts pass.  has_left() knows the ranks of the same host and PID namespace whose process
-/// has ended, however it did. Throws Error{invalid_argument, timed_out, peer_failed, system}.
+/// When a rank dies, the launcher ends the whole job, unless it is told not to.  Between ranks of
+/// several hosts there is a side channel over TCP, as long as rank 0 has its exchange: it listens
+/// at an address of its own.  If any rank cannot connect to it within 5 s, there is none:
+/// incident() is none and announce() reaches nobody then, as where all ranks see each other's
+/// processes, who find out by themselves (docs/guarantees.md).  has_left() also knows the ranks of
+/// the same host and PID namespace whose process has ended, however it did.  Throws
+/// Error{invalid_argument, timed_out, peer_failed, system}.
 TUTTI_EXPORT std::unique_ptr<Exchange> mpi_exchange(
     MPI_Comm communicator,
     Timeout timeout = std::chrono::seconds(30));  // until all ranks have called it

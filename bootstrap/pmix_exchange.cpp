@@ -2,10 +2,6 @@
 // secret of the job.  Everything else is the TCP exchange.
 #include "bootstrap/pmix_exchange.hpp"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <pmix.h>
 
 #include <algorithm>
@@ -28,8 +24,7 @@
 #include <vector>
 
 #include "bootstrap/describe.hpp"
-#include "bootstrap/handshake.hpp"
-#include "bootstrap/socket.hpp"
+#include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp_exchange.hpp"
 #include "tutti/bootstrap.hpp"
 #include "tutti/detail/clock.hpp"
@@ -230,56 +225,6 @@ class Deaths {
   pmix_status_t registration_ = -1;
 };
 
-/// The address of the first interface that is up and not the loopback, IPv4 before IPv6.
-std::string own_address() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) throw Error(ErrorCode::system, "getifaddrs", errno);
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
-      if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
-      char text[INET6_ADDRSTRLEN] = {};
-      if (family == AF_INET) {
-        sockaddr_in address{};
-        std::memcpy(&address, entry->ifa_addr, sizeof address);
-        return ::inet_ntop(family, &address.sin_addr, text, sizeof text);
-      }
-      sockaddr_in6 address{};
-      std::memcpy(&address, entry->ifa_addr, sizeof address);
-      if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) continue;  // means nothing elsewhere
-      return ::inet_ntop(family, &address.sin6_addr, text, sizeof text);
-    }
-  }
-  throw Error(ErrorCode::system,
-              "pmix_exchange: rank 0 has no network interface that other hosts could reach; set "
-              "TUTTI_RENDEZVOUS to host:port");
-}
-
-std::string random_secret() {
-  std::array<std::uint8_t, 16> bytes{};
-  if (!fill_random(bytes)) throw Error(ErrorCode::system, "getrandom", errno);
-  std::string text;
-  for (const std::uint8_t byte : bytes)
-    for (const int digit : {byte >> 4, byte & 15}) text += "0123456789abcdef"[digit];
-  return text;
-}
-
-/// A listener at a free port, and the rendezvous that names it.
-std::pair<UnsharedDescriptor, std::string> listen_anywhere(const std::string& host) {
-  UnsharedDescriptor listener = listen_at(resolve({host, "0"}, host), host);
-  sockaddr_storage bound{};
-  socklen_t bytes = sizeof bound;
-  if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0)
-    throw Error(ErrorCode::system, "getsockname", errno);
-  in_port_t port = 0;  // is at the same place for both families
-  std::memcpy(&port, reinterpret_cast<const char*>(&bound) + offsetof(sockaddr_in, sin_port),
-              sizeof port);
-  const std::string number = std::to_string(ntohs(port));
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return {std::move(listener), (is_v6 ? "[" + host + "]:" : host + ":") + number};
-}
-
 class PmixExchange final : public Exchange {
  public:
   explicit PmixExchange(Timeout timeout) : deaths_(client_) {
@@ -298,7 +243,7 @@ class PmixExchange final : public Exchange {
       } else {
         const bool one_host = client_.number(PMIX_LOCAL_SIZE) == options.rank_count;
         std::tie(listener, options.rendezvous) =
-            listen_anywhere(one_host ? "127.0.0.1" : own_address());
+            listen_anywhere(one_host ? "127.0.0.1" : own_address("pmix_exchange"));
       }
       client_.put(key, options.secret + options.rendezvous);
     }

@@ -102,8 +102,9 @@ struct TcpExchange::Call {
   Deadline deadline;
 };
 
-TcpExchange::TcpExchange(const TcpOptions& options, UnsharedDescriptor listener)
-    : self_(options.rank),
+TcpExchange::TcpExchange(const TcpOptions& options, UnsharedDescriptor listener, End end)
+    : end_(end),
+      self_(options.rank),
       rank_count_(options.rank_count),
       reader_(0),
       left_(options.rank_count, false) {
@@ -140,8 +141,11 @@ void TcpExchange::join(const TcpOptions& options, UnsharedDescriptor listener) {
   const std::vector<Address> addresses = resolve_until(deadline, options.rendezvous);
   if (self_ == hub_rank) {
     if (!listener) listener = listen_at(addresses, options.rendezvous);
-    hub_ = std::make_unique<Hub>(std::move(listener),
-                                 HubOptions{rank_count_, options.secret, options.timeout});
+    hub_ =
+        std::make_unique<Hub>(std::move(listener), HubOptions{.rank_count = rank_count_,
+                                                              .secret = options.secret,
+                                                              .linger = options.timeout,
+                                                              .ends_quietly = end_ == End::quiet});
   }
   secret_ = options.secret;
   hello_ = {.magic = wire::magic,
@@ -646,11 +650,13 @@ void TcpExchange::await_news(Deadline deadline) {
   if (ready > 0) receive();
 }
 
-/// There will be no more news, so losing the hub is an incident, whatever the reason.
+/// There will be no more news, so losing the hub is an incident, whatever the reason, unless rank 0
+/// was to end it.
 void TcpExchange::lose_hub() noexcept {
   socket_ = UnsharedDescriptor();
   if (!welcome_ || incident_.kind != Incident::Kind::none) return;
   const bool left = left_[index_of(hub_rank)];
+  if (left && end_ == End::quiet) return;
   incident_ = {.kind = left ? Incident::Kind::aborted : Incident::Kind::died, .rank = hub_rank};
 }
 

@@ -23,11 +23,17 @@ namespace tutti::bootstrap {
 
 class TcpExchange final : public Exchange {
  public:
+  /// What becomes of ranks that are still there when rank 0 leaves.
+  enum class End : std::uint8_t {
+    awaited,  // it waits for them in its destructor
+    quiet,    // they get no more news; alike on all ranks
+  };
   /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.  Rank 0 may
   /// bring a socket that listens at the rendezvous already.
-  explicit TcpExchange(const TcpOptions& options, UnsharedDescriptor listener = {});
-  /// Says goodbye.  Rank 0 then waits, at most TcpOptions::timeout, until the others no longer need
-  /// the hub: until all have left or died, or an incident has reached them.
+  explicit TcpExchange(const TcpOptions& options, UnsharedDescriptor listener = {},
+                       End end = End::awaited);
+  /// Says goodbye.  With End::awaited rank 0 then waits, at most TcpOptions::timeout, until the
+  /// others no longer need the hub: until all have left or died, or an incident has reached them.
   ~TcpExchange() override;
 
   Rank self() const noexcept override { return self_; }
@@ -76,6 +82,7 @@ class TcpExchange final : public Exchange {
   void say_goodbye() noexcept;
 
   std::unique_ptr<Hub> hub_;  // on rank 0; the first member, because it outlives its client
+  End end_;
   Rank self_;
   std::uint32_t rank_count_;
 

@@ -1,7 +1,8 @@
 // mpi_deaths FOLDER SEED kill|stop|abort|leave RANKS_PER_NODE: collectives over an MPI exchange, in
 // which one rank, at a random call, is killed, is stopped for a while, gives up, or leaves in good
-// order.  Every other rank prints "fine" if it hears of the right thing in time, or "wrong: " and
-// why.  FOLDER has room for a file by which the ranks measure that.  deaths.sh counts the lines.
+// order.  Every other rank leaves FOLDER/heard.RANK, which says "fine" if it has heard of the right
+// thing in time, or what was wrong: a launcher may lose what is printed once a rank has died.
+// deaths.sh counts the files.  FOLDER also has a file by which the ranks measure.
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
@@ -13,8 +14,9 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -105,7 +107,7 @@ void stop_for_a_while() {
 /// Returns what was wrong; nothing of the rank to which it happens, and empty if nothing was.
 std::optional<std::string> play(Board& board, unsigned seed, std::string_view what,
                                 std::uint32_t ranks_per_node) {
-  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   tutti::ContextOptions options;
   options.device = "soft0";
   if (ranks_per_node > 0) options.ranks_per_node = std::vector<std::uint32_t>{ranks_per_node};
@@ -113,7 +115,10 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
   auto communicator = std::make_unique<Communicator>(context, *exchange);
   const std::uint32_t ranks = communicator->rank_count();
   std::mt19937 random(seed);
-  const Rank victim{static_cast<std::uint32_t>(random() % ranks)};
+  // Between hosts rank 0 relays what becomes of the others; who comes after it has left is not
+  // heard.
+  const std::uint32_t first = what == "leave" && std::getenv("APART") != nullptr ? 1 : 0;
+  const Rank victim{first + static_cast<std::uint32_t>(random() % (ranks - first))};
   const std::uint32_t fatal_call = static_cast<std::uint32_t>(random() % (calls_max / 2));
   auto collectives =
       std::make_unique<Collectives>(*communicator, static_cast<std::uint32_t>(random() % ranks));
@@ -127,6 +132,7 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
       if (what == "abort") communicator->abort();
       if (what == "leave") collectives.reset();
       if (what == "leave") communicator.reset();
+      if (what == "leave") exchange.reset();
       if (what != "stop") {  // it lives on until the others have heard of it
         const auto end = std::chrono::steady_clock::now() + 30s;
         while (board.done + 1 < ranks && std::chrono::steady_clock::now() < end)
@@ -149,6 +155,8 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
 
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
+  // By which MPICH's launcher tells of a rank that was killed.
+  (void)::signal(SIGUSR1, SIG_IGN);
   if (argument_count != 5) return 2;
   unsigned seed = 0;
   std::uint32_t ranks_per_node = 0;
@@ -162,9 +170,12 @@ int main(int argument_count, char** arguments) {
   } catch (const std::exception& error) {
     wrong = error.what();
   }
-  if (wrong && wrong->empty()) std::printf("fine\n");
-  if (wrong && !wrong->empty()) std::printf("wrong: %s\n", wrong->c_str());
-  std::fflush(stdout);
+  if (wrong) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::ofstream(std::string(arguments[1]) + "/heard." + std::to_string(rank))
+        << (wrong->empty() ? "fine" : *wrong) << '\n';
+  }
   // MPI would wait for the rank that was killed.
   if (what == "kill") ::_exit(0);
   MPI_Finalize();

@@ -493,6 +493,44 @@ TEST(TcpExchange, an_end_of_the_relay_is_an_incident) {
   rank_1.join();
 }
 
+// Protects: a side channel beside another exchange does not keep rank 0 from leaving, and its end
+// is no failure of those that go on without it.
+TEST(TcpExchange, a_quiet_end_is_no_incident_and_waits_for_nobody) {
+  const auto job = tcp_job(3);
+  std::atomic<bool> rank_0_has_left{false};
+  const auto ends_of = [&](std::uint32_t rank) {
+    TcpExchange exchange(job[rank], {}, TcpExchange::End::quiet);
+    if (rank == 0) return;
+    EXPECT_TRUE(within(10s, [&] { return exchange.has_left(Rank{0}); }));
+    EXPECT_TRUE(within(10s, [&] { return rank_0_has_left.load(); }));
+    std::this_thread::sleep_for(50ms);
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+    exchange.announce({Incident::Kind::aborted, Rank{1}});  // which nobody hears
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+  };
+  std::thread rank_1(ends_of, 1), rank_2(ends_of, 2);
+  std::thread rank_0([&] {
+    ends_of(0);
+    rank_0_has_left = true;
+  });
+  for (std::thread* thread : {&rank_0, &rank_1, &rank_2}) thread->join();
+}
+
+// Protects: such an end is told from the death of rank 0.
+TEST(TcpExchange, an_end_that_was_to_be_quiet_without_a_goodbye_is_a_death) {
+  const auto job = tcp_job(2);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    TcpExchange exchange(job[1], {}, TcpExchange::End::quiet);
+    EXPECT_TRUE(within(5s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::died);
+    EXPECT_EQ(exchange.incident().rank, Rank{0});
+  });
+  hub.welcome();
+  hub.hang_up();
+  rank_1.join();
+}
+
 // Protects: what listens at the rendezvous without knowing the secret gets no rank, whatever it
 // says: an own proof, one that it has recorded, or news.
 TEST(TcpExchange, a_hub_that_does_not_know_the_secret_is_not_trusted) {
