@@ -67,6 +67,8 @@ void Liveness::check(Timeout now) noexcept {
   }
   const Operation::Implementation* stuck = operation_that_needs_one_who_left();
   if (stuck == nullptr || communicator_.failed()) return;
+  // A rank that left because of a failure had announced it before, perhaps since the look above.
+  if (adopt_incident()) return;
   communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
 }
 
@@ -83,6 +85,7 @@ void Liveness::fail_exchange(const Error& error) noexcept {
   Exchange& exchange = communicator_.exchange;
   for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank) {
     if (error.code() != ErrorCode::peer_failed || !exchange.has_left(Rank{rank})) continue;
+    if (adopt_incident()) return;  // as in check()
     communicator_.fail_all({Incident::Kind::left, Rank{rank}}, left_too_early, nullptr);
     return;
   }
