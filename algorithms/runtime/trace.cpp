@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <tutti/status.hpp>
@@ -128,10 +129,12 @@ class Trace::Writer {
         error_ = count < 0 ? errno : ENOSPC;
       else
         done += static_cast<std::size_t>(count);
+      written_ += std::max<ssize_t>(count, 0);
     }
     used_ = 0;
   }
   int error() const noexcept { return error_; }
+  off_t written() const noexcept { return written_; }
 
  private:
   void add_microseconds(std::uint64_t ticks) noexcept {
@@ -152,6 +155,7 @@ class Trace::Writer {
   double ns_per_tick_ = 1;
   std::array<char, 16384> block_;
   std::size_t used_ = 0;
+  off_t written_ = 0;
   int error_ = 0;
   bool is_first_ = true;
 };
@@ -228,7 +232,7 @@ void Trace::fail(const char* reason) noexcept {
     if (incidents_.size() < incidents_max) incidents_.push_back({now(), reason});
   } catch (const std::bad_alloc&) {  // the calls that failed are there all the same
   }
-  write();
+  if (!std::exchange(has_failed_, true)) write();
 }
 
 void Trace::write_head(Writer& writer, std::uint64_t dropped) const {
@@ -322,14 +326,8 @@ void Trace::write_stamp(Writer& writer, const Stamp& stamp, Open& open) const {
   }
 }
 
-void Trace::write() noexcept try {
-  if (::lseek(file_.get(), 0, SEEK_SET) != 0 || ::ftruncate(file_.get(), 0) != 0) {
-    std::fprintf(stderr, "tutti: TUTTI_TRACE: %s: %s\n", path_.c_str(), std::strerror(errno));
-    return;
-  }
-  const Moment end = moment();
+void Trace::write_all(Writer& writer, const Moment& end) const {
   const std::uint64_t kept = std::min<std::uint64_t>(made_, stamps_.size());
-  Writer writer(file_.get(), begin_, end);
   write_head(writer, made_ - kept);
   writer.begin_event("M", begin_.ticks, rank_, 0);
   writer.add(",\"name\":\"process_name\",\"args\":{\"name\":\"rank ");
@@ -368,11 +366,26 @@ void Trace::write() noexcept try {
   }
   writer.add("\n]}\n");
   writer.flush();
-  if (writer.error() != 0)
+}
+
+void Trace::write() noexcept {
+  const Moment end = moment();
+  Writer writer(file_.get(), begin_, end);
+  const char* why_not = nullptr;
+  if (::lseek(file_.get(), 0, SEEK_SET) != 0) why_not = std::strerror(errno);
+  try {
+    if (why_not == nullptr) write_all(writer, end);
+  } catch (const std::exception&) {  // std::bad_alloc
+    why_not = "no memory to write it";
+  }
+  if (writer.error() != 0) why_not = std::strerror(writer.error());
+  // What was written before is cut off last: it stays if this process is killed before, and if
+  // nothing could be written over it.
+  if (writer.written() > 0 && ::ftruncate(file_.get(), writer.written()) != 0 && why_not == nullptr)
+    why_not = std::strerror(errno);
+  if (why_not != nullptr)
     std::fprintf(stderr, "tutti: TUTTI_TRACE: %s: %s; the trace is incomplete\n", path_.c_str(),
-                 std::strerror(writer.error()));
-} catch (const std::bad_alloc&) {
-  std::fprintf(stderr, "tutti: TUTTI_TRACE: %s: no memory to write it\n", path_.c_str());
+                 why_not);
 }
 
 }  // namespace tutti::runtime

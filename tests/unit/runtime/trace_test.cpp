@@ -2,16 +2,23 @@
 // opened, whatever was dropped; and a file that cannot be written is refused with its name.
 #include "runtime/trace.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <tutti/status.hpp>
+#include <vector>
 
 namespace tutti::runtime {
 namespace {
@@ -199,6 +206,53 @@ TEST_F(Traces, of_a_failure_are_written_at_once_and_say_what_was_open) {
   EXPECT_NE(text.find("\"tid\":0,\"args\":{\"failed\":true}}"), std::string::npos) << text;
   EXPECT_NE(text.find("\"tid\":1,\"args\":{\"unfinished\":true}}"), std::string::npos) << text;
   EXPECT_NE(text.find("\"name\":\"peer_failed: rank 1: has died\""), std::string::npos) << text;
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, of_several_failures_are_written_at_the_first_and_at_the_end) {
+  {
+    Trace trace(path("trace"), Rank{0}, 4096, clock_);
+    trace.fail("peer_failed: the first");
+    trace.fail("peer_failed: the second");
+    const std::string text = read(path("trace.0"));
+    EXPECT_NE(text.find("\"name\":\"peer_failed: the first\""), std::string::npos) << text;
+    EXPECT_EQ(text.find("the second"), std::string::npos) << text;
+  }
+  const std::string text = read(path("trace.0"));
+  EXPECT_NE(text.find("\"name\":\"peer_failed: the first\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"name\":\"peer_failed: the second\""), std::string::npos) << text;
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+/// A limit of the size of files stands for a process that is killed before it has written again.
+TEST_F(Traces, stay_until_something_is_written_over_them) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace operation(trace, two_rounds());
+  operation.begin(1);
+  operation.end();
+  trace.write();
+  const std::string before = read(path("trace.0"));
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit nothing{0, limit.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const int limited = ::setrlimit(RLIMIT_FSIZE, &nothing);
+  trace.write();
+  const int restored = ::setrlimit(RLIMIT_FSIZE, &limit);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_EQ(limited, 0);
+  ASSERT_EQ(restored, 0);
+  EXPECT_EQ(read(path("trace.0")), before);
+  EXPECT_NE(before.find("{\"call\":1}"), std::string::npos) << before;
+}
+
+TEST_F(Traces, are_cut_to_what_was_written_last) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace operation(trace, two_rounds());
+  operation.set_label(std::string(1000, 'x'));
+  trace.write();
+  operation.set_label("");
+  trace.write();
   EXPECT_TRUE(is_json(path("trace.0")));
 }
 
