@@ -1,6 +1,7 @@
 #include "runtime/trace.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,6 +71,18 @@ detail::Descriptor open_trace(const std::string& pattern, const std::string& pat
     refuse(pattern, path, std::strerror(errno), errno);
   if (!S_ISREG(status.st_mode)) refuse(pattern, path, "is no regular file", EINVAL);
   return file;
+}
+
+/// Opens the first file of the rank that no other context writes to, and locks it until it is
+/// closed.  Other processes may have the rank too, in communicators of their own.  Where the file
+/// system has no locks, only contexts of this process are told apart.
+detail::Descriptor open_next(const std::string& pattern, Rank rank, std::string& path) {
+  const std::string first = trace_path(pattern, rank);
+  for (;;) {
+    path = path_of_next(first);
+    detail::Descriptor file = open_trace(pattern, path);
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return file;
+  }
 }
 
 /// Nothing is traced that a trace has no room for; the ring has a power of two of stamps.
@@ -176,8 +189,7 @@ Trace::Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::C
     : rank_(rank),
       clock_(clock),
       counts_ticks_(!clock.is_simulated() && has_steady_counter()),
-      path_(path_of_next(trace_path(pattern, rank))),
-      file_(open_trace(pattern, path_)),
+      file_(open_next(pattern, rank, path_)),
       stamps_(stamps_in(bytes, sizeof(Stamp))),
       mask_(stamps_.size() - 1),
       begin_(moment()) {
@@ -186,6 +198,7 @@ Trace::Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::C
 
 Trace::~Trace() {
   write();
+  (void)::flock(file_.get(), LOCK_UN);  // which a forked child would hold on to
 }
 
 std::uint16_t Trace::add(TracedOperation operation) {

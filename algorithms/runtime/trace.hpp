@@ -55,8 +55,9 @@ class Trace {
     call_fails,
   };
 
-  /// Opens the file, and leaves an empty trace there.  Throws Error{invalid_argument} if it cannot
-  /// be written, std::bad_alloc if there is no memory for so many bytes.
+  /// Opens the file, or where another trace holds it the first of .2, .3 and so on that none does,
+  /// and leaves an empty trace there.  Throws Error{invalid_argument} if it cannot be written,
+  /// std::bad_alloc if there is no memory for so many bytes.
   Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::Clock& clock);
   /// Writes it.
   ~Trace();

@@ -271,6 +271,39 @@ TEST_F(Traces, of_contexts_of_one_process_and_rank_do_not_meet) {
     EXPECT_EQ(::access(path(name).c_str(), R_OK), 0) << name;
 }
 
+/// A lock of another descriptor stands for another process.
+TEST_F(Traces, of_several_processes_with_one_rank_do_not_meet) {
+  std::vector<detail::Descriptor> others;
+  for (const char* const name : {"trace.0", "trace.0.2"}) {
+    std::ofstream(path(name)) << "of another process";
+    others.emplace_back(::open(path(name).c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::flock(others.back().get(), LOCK_EX | LOCK_NB), 0);
+  }
+  {
+    const Trace trace(path("trace"), Rank{0}, 4096, clock_);
+    const detail::Descriptor mine(::open(path("trace.0.3").c_str(), O_WRONLY | O_CLOEXEC));
+    EXPECT_EQ(::flock(mine.get(), LOCK_EX | LOCK_NB), -1) << "it is locked as long as it is traced";
+  }
+  for (const char* const name : {"trace.0", "trace.0.2"})
+    EXPECT_EQ(read(path(name)), "of another process") << name;
+  EXPECT_TRUE(is_json(path("trace.0.3")));
+}
+
+TEST_F(Traces, that_have_ended_are_not_held_by_forked_children) {
+  auto trace = std::make_unique<Trace>(path("trace"), Rank{0}, 4096, clock_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::sleep(60);
+    ::_exit(0);
+  }
+  ASSERT_GT(child, 0);
+  trace.reset();
+  const detail::Descriptor next(::open(path("trace.0").c_str(), O_WRONLY | O_CLOEXEC));
+  EXPECT_EQ(::flock(next.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(::kill(child, SIGKILL), 0);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
 TEST_F(Traces, of_more_operations_than_it_has_numbers_share_the_last) {
   Trace trace(path("trace"), Rank{0}, 4096, clock_);
   for (int i = 0; i < 65534; ++i) (void)trace.add({.collective = "barrier", .algorithm = ""});
