@@ -117,12 +117,13 @@ constexpr Setting table[] = {
     {messages, "TUTTI_TRACE", "a path, e.g. trace.%r.json", "none",
      "Into which file each rank writes when its calls, rounds and waits began and ended.",
      "%r is the rank in the first communicator of the context; without it, a point and the rank "
-     "are appended. Further contexts of a process with the same rank append .2, .3 and so on. The "
-     "file is JSON that ui.perfetto.dev and chrome://tracing show; the events of several ranks may "
-     "be joined. It is written when the context is destroyed, and when a communicator fails, which "
-     "takes up to a second per 16M of TUTTI_TRACE_BYTES. Times are those of the monotonic clock, "
-     "which is one for the ranks of a host. If the file cannot be written, making a communicator "
-     "fails on all ranks."},
+     "are appended. Further contexts of a process with the same rank append .2, .3 and so on, and "
+     "so do processes that find the file locked by another one that writes its trace there "
+     "(flock). The file is JSON that ui.perfetto.dev and chrome://tracing show; the events of "
+     "several ranks may be joined. It is written when the context is destroyed, and when its first "
+     "communicator fails, which takes up to a second per 16M of TUTTI_TRACE_BYTES. Times are those "
+     "of the monotonic clock, which is one for the ranks of a host. If the file cannot be written, "
+     "making a communicator fails on all ranks."},
     {messages, "TUTTI_TRACE_BYTES", "bytes, e.g. 64M, 4K to 64G", "4M",
      "How much memory a trace has, of 16 bytes for each begin or end.",
      "The newest events are kept, and the file says how many were dropped. A small allreduce of "

@@ -1,6 +1,7 @@
 #include "runtime/trace.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <tutti/status.hpp>
@@ -71,6 +73,18 @@ detail::Descriptor open_trace(const std::string& pattern, const std::string& pat
   return file;
 }
 
+/// Opens the first file of the rank that no other context writes to, and locks it until it is
+/// closed.  Other processes may have the rank too, in communicators of their own.  Where the file
+/// system has no locks, only contexts of this process are told apart.
+detail::Descriptor open_next(const std::string& pattern, Rank rank, std::string& path) {
+  const std::string first = trace_path(pattern, rank);
+  for (;;) {
+    path = path_of_next(first);
+    detail::Descriptor file = open_trace(pattern, path);
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return file;
+  }
+}
+
 /// Nothing is traced that a trace has no room for; the ring has a power of two of stamps.
 std::size_t stamps_in(std::size_t bytes, std::size_t stamp_bytes) noexcept {
   return std::bit_floor(std::max(bytes, trace_bytes_min) / stamp_bytes);
@@ -128,10 +142,12 @@ class Trace::Writer {
         error_ = count < 0 ? errno : ENOSPC;
       else
         done += static_cast<std::size_t>(count);
+      written_ += std::max<ssize_t>(count, 0);
     }
     used_ = 0;
   }
   int error() const noexcept { return error_; }
+  off_t written() const noexcept { return written_; }
 
  private:
   void add_microseconds(std::uint64_t ticks) noexcept {
@@ -152,6 +168,7 @@ class Trace::Writer {
   double ns_per_tick_ = 1;
   std::array<char, 16384> block_;
   std::size_t used_ = 0;
+  off_t written_ = 0;
   int error_ = 0;
   bool is_first_ = true;
 };
@@ -172,8 +189,7 @@ Trace::Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::C
     : rank_(rank),
       clock_(clock),
       counts_ticks_(!clock.is_simulated() && has_steady_counter()),
-      path_(path_of_next(trace_path(pattern, rank))),
-      file_(open_trace(pattern, path_)),
+      file_(open_next(pattern, rank, path_)),
       stamps_(stamps_in(bytes, sizeof(Stamp))),
       mask_(stamps_.size() - 1),
       begin_(moment()) {
@@ -182,6 +198,7 @@ Trace::Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::C
 
 Trace::~Trace() {
   write();
+  (void)::flock(file_.get(), LOCK_UN);  // which a forked child would hold on to
 }
 
 std::uint16_t Trace::add(TracedOperation operation) {
@@ -228,7 +245,7 @@ void Trace::fail(const char* reason) noexcept {
     if (incidents_.size() < incidents_max) incidents_.push_back({now(), reason});
   } catch (const std::bad_alloc&) {  // the calls that failed are there all the same
   }
-  write();
+  if (!std::exchange(has_failed_, true)) write();
 }
 
 void Trace::write_head(Writer& writer, std::uint64_t dropped) const {
@@ -322,14 +339,8 @@ void Trace::write_stamp(Writer& writer, const Stamp& stamp, Open& open) const {
   }
 }
 
-void Trace::write() noexcept try {
-  if (::lseek(file_.get(), 0, SEEK_SET) != 0 || ::ftruncate(file_.get(), 0) != 0) {
-    std::fprintf(stderr, "tutti: TUTTI_TRACE: %s: %s\n", path_.c_str(), std::strerror(errno));
-    return;
-  }
-  const Moment end = moment();
+void Trace::write_all(Writer& writer, const Moment& end) const {
   const std::uint64_t kept = std::min<std::uint64_t>(made_, stamps_.size());
-  Writer writer(file_.get(), begin_, end);
   write_head(writer, made_ - kept);
   writer.begin_event("M", begin_.ticks, rank_, 0);
   writer.add(",\"name\":\"process_name\",\"args\":{\"name\":\"rank ");
@@ -368,11 +379,26 @@ void Trace::write() noexcept try {
   }
   writer.add("\n]}\n");
   writer.flush();
-  if (writer.error() != 0)
+}
+
+void Trace::write() noexcept {
+  const Moment end = moment();
+  Writer writer(file_.get(), begin_, end);
+  const char* why_not = nullptr;
+  if (::lseek(file_.get(), 0, SEEK_SET) != 0) why_not = std::strerror(errno);
+  try {
+    if (why_not == nullptr) write_all(writer, end);
+  } catch (const std::exception&) {  // std::bad_alloc
+    why_not = "no memory to write it";
+  }
+  if (writer.error() != 0) why_not = std::strerror(writer.error());
+  // What was written before is cut off last: it stays if this process is killed before, and if
+  // nothing could be written over it.
+  if (writer.written() > 0 && ::ftruncate(file_.get(), writer.written()) != 0 && why_not == nullptr)
+    why_not = std::strerror(errno);
+  if (why_not != nullptr)
     std::fprintf(stderr, "tutti: TUTTI_TRACE: %s: %s; the trace is incomplete\n", path_.c_str(),
-                 std::strerror(writer.error()));
-} catch (const std::bad_alloc&) {
-  std::fprintf(stderr, "tutti: TUTTI_TRACE: %s: no memory to write it\n", path_.c_str());
+                 why_not);
 }
 
 }  // namespace tutti::runtime

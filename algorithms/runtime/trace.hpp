@@ -6,8 +6,8 @@
 //
 // Stamps are made by calls of their own kind (other_calls.cpp): calls that are not traced do not
 // even look whether they are.  A stamp costs a reading of the processor's counter and a store; what
-// they mean is found out when the file is written, at the end of the context and when one of its
-// communicators fails.
+// they mean is found out when the file is written, at the end of the context and when the first of
+// its communicators fails.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +55,9 @@ class Trace {
     call_fails,
   };
 
-  /// Opens the file, and leaves an empty trace there.  Throws Error{invalid_argument} if it cannot
-  /// be written, std::bad_alloc if there is no memory for so many bytes.
+  /// Opens the file, or where another trace holds it the first of .2, .3 and so on that none does,
+  /// and leaves an empty trace there.  Throws Error{invalid_argument} if it cannot be written,
+  /// std::bad_alloc if there is no memory for so many bytes.
   Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::Clock& clock);
   /// Writes it.
   ~Trace();
@@ -72,7 +73,8 @@ class Trace {
              std::uint32_t value = 0) noexcept {
     stamps_[made_++ & mask_] = {ticks, value, operation, kind};
   }
-  /// Keeps the reason, and writes the trace so far: whoever has failed may not end in good order.
+  /// Keeps the reason, and at the first failure writes the trace so far: whoever has failed may not
+  /// end in good order.
   void fail(const char* reason) noexcept;
   /// Writes all of it, over what was written before.  Says on standard error why it could not.
   void write() noexcept;
@@ -109,6 +111,7 @@ class Trace {
   }
   std::uint64_t clock_ns() noexcept;
   Moment moment() noexcept;
+  void write_all(Writer& writer, const Moment& end) const;
   void write_head(Writer& writer, std::uint64_t dropped) const;
   void write_stamp(Writer& writer, const Stamp& stamp, Open& open) const;
   void write_ends(Writer& writer, std::uint64_t ticks, std::uint16_t operation, Open& open,
@@ -125,6 +128,7 @@ class Trace {
   Moment begin_;
   std::vector<TracedOperation> operations_;
   std::vector<Incident> incidents_;
+  bool has_failed_ = false;
 };
 
 /// What one operation stamps.  One thread at a time.

@@ -225,9 +225,9 @@ TEST(Reports, count_calls_bytes_and_waits) {
     if (!tells(json, {"\"calls_finished\": 3", "\"rounds_finished\": 3", "\"bytes_sent\": 3072"}))
       return 5;
     if (exchange.self() == Rank{1}) return 0;
-    if (!tells(json, {"\"waited_for\": [{\"rank\": 1, \"total_s\": 0.", "\"times_last\": "}))
+    if (!tells(json, {"\"waited_for\": [{\"rank\": 1, \"total_s\": ", "\"times_last\": "}))
       return 6;
-    return tells(communicator.report(), {"  waited for rank 1: 0.", " times\n"}) ? 0 : 7;
+    return tells(communicator.report(), {"  waited for rank 1: ", " times\n"}) ? 0 : 7;
   });
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
 }

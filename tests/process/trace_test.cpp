@@ -55,10 +55,11 @@ class Traces : public testing::Test {
   }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   /// Whether the trace of that rank is JSON, well formed, and has so much.
-  bool has(std::uint32_t rank, const std::string& counts, int waits_min) const {
+  bool has(std::uint32_t rank, const std::string& counts, int waits_min,
+           const std::string& suffix = "") const {
     const std::string command = "python3 -c '" + std::string(reader) + "' " +
-                                path("rank" + std::to_string(rank) + ".json") + " '" + counts +
-                                "' " + std::to_string(waits_min);
+                                path("rank" + std::to_string(rank) + ".json" + suffix) + " '" +
+                                counts + "' " + std::to_string(waits_min);
     return std::system(command.c_str()) == 0;
   }
 
@@ -144,6 +145,28 @@ TEST_F(Traces, have_rounds_and_waits) {
   EXPECT_TRUE(has(1, "calls=5 rounds=5 failed=0", 0));
 }
 
+/// The ranks of a file's name are those in the first communicators, here of two pairs.
+TEST_F(Traces, of_processes_with_one_rank_do_not_overwrite_each_other) {
+  const test::SharedCount met;
+  const std::uint16_t ports[] = {test::free_port(), test::free_port()};
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& all) {
+    const std::uint32_t self = index_of(all.self()), pair = self / 2;
+    const auto exchange = test::meet_over_tcp(self % 2, 2, ports[pair]);
+    Context context(test::on_test_device(*exchange));
+    Communicator communicator(context, *exchange);
+    met.add();
+    if (!met.comes_to(4)) return 1;
+    Operation meeting = barrier(communicator);
+    for (int call = 0; call < 5; ++call)
+      if (!runs(meeting)) return 2;
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0, 0}));
+  for (const std::uint32_t rank : {0u, 1u})
+    for (const char* const suffix : {"", ".2"})
+      EXPECT_TRUE(has(rank, "calls=5 rounds=5 failed=0", 0, suffix)) << rank << suffix;
+}
+
 TEST_F(Traces, are_there_after_a_failure_without_an_orderly_end) {
   const test::SharedCount finished;
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
@@ -226,7 +249,7 @@ TEST(Stragglers, are_printed_when_a_communicator_is_destroyed) {
   ::unsetenv("TUTTI_STRAGGLERS");
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
   const std::string command =
-      "test \"$(sed -E 's/0[.][0-9]{6}/T/g; s/[0-9]+ times/N times/' " + file +
+      "test \"$(sed -E 's/[0-9]+[.][0-9]{6}/T/g; s/[0-9]+ times/N times/' " + file +
       ")\" = \"$(printf 'tutti: communicator 1, rank 0 of 2 waited for\\n"
       "  rank 1: T s in all, T s at once, the last one N times')\" || { cat " +
       file + "; false; }";

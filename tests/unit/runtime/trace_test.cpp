@@ -2,16 +2,23 @@
 // opened, whatever was dropped; and a file that cannot be written is refused with its name.
 #include "runtime/trace.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <tutti/status.hpp>
+#include <vector>
 
 namespace tutti::runtime {
 namespace {
@@ -202,6 +209,53 @@ TEST_F(Traces, of_a_failure_are_written_at_once_and_say_what_was_open) {
   EXPECT_TRUE(is_json(path("trace.0")));
 }
 
+TEST_F(Traces, of_several_failures_are_written_at_the_first_and_at_the_end) {
+  {
+    Trace trace(path("trace"), Rank{0}, 4096, clock_);
+    trace.fail("peer_failed: the first");
+    trace.fail("peer_failed: the second");
+    const std::string text = read(path("trace.0"));
+    EXPECT_NE(text.find("\"name\":\"peer_failed: the first\""), std::string::npos) << text;
+    EXPECT_EQ(text.find("the second"), std::string::npos) << text;
+  }
+  const std::string text = read(path("trace.0"));
+  EXPECT_NE(text.find("\"name\":\"peer_failed: the first\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"name\":\"peer_failed: the second\""), std::string::npos) << text;
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+/// A limit of the size of files stands for a process that is killed before it has written again.
+TEST_F(Traces, stay_until_something_is_written_over_them) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace operation(trace, two_rounds());
+  operation.begin(1);
+  operation.end();
+  trace.write();
+  const std::string before = read(path("trace.0"));
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit nothing{0, limit.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const int limited = ::setrlimit(RLIMIT_FSIZE, &nothing);
+  trace.write();
+  const int restored = ::setrlimit(RLIMIT_FSIZE, &limit);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_EQ(limited, 0);
+  ASSERT_EQ(restored, 0);
+  EXPECT_EQ(read(path("trace.0")), before);
+  EXPECT_NE(before.find("{\"call\":1}"), std::string::npos) << before;
+}
+
+TEST_F(Traces, are_cut_to_what_was_written_last) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  OperationTrace operation(trace, two_rounds());
+  operation.set_label(std::string(1000, 'x'));
+  trace.write();
+  operation.set_label("");
+  trace.write();
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
 TEST_F(Traces, are_empty_at_first_and_replace_what_was_there) {
   std::ofstream(path("trace.0")) << std::string(100'000, 'x');
   const Trace trace(path("trace"), Rank{0}, 4096, clock_);
@@ -215,6 +269,39 @@ TEST_F(Traces, of_contexts_of_one_process_and_rank_do_not_meet) {
   const Trace second(path("trace"), Rank{0}, 4096, clock_);
   for (const char* const name : {"trace.0", "trace.1", "trace.0.2"})
     EXPECT_EQ(::access(path(name).c_str(), R_OK), 0) << name;
+}
+
+/// A lock of another descriptor stands for another process.
+TEST_F(Traces, of_several_processes_with_one_rank_do_not_meet) {
+  std::vector<detail::Descriptor> others;
+  for (const char* const name : {"trace.0", "trace.0.2"}) {
+    std::ofstream(path(name)) << "of another process";
+    others.emplace_back(::open(path(name).c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::flock(others.back().get(), LOCK_EX | LOCK_NB), 0);
+  }
+  {
+    const Trace trace(path("trace"), Rank{0}, 4096, clock_);
+    const detail::Descriptor mine(::open(path("trace.0.3").c_str(), O_WRONLY | O_CLOEXEC));
+    EXPECT_EQ(::flock(mine.get(), LOCK_EX | LOCK_NB), -1) << "it is locked as long as it is traced";
+  }
+  for (const char* const name : {"trace.0", "trace.0.2"})
+    EXPECT_EQ(read(path(name)), "of another process") << name;
+  EXPECT_TRUE(is_json(path("trace.0.3")));
+}
+
+TEST_F(Traces, that_have_ended_are_not_held_by_forked_children) {
+  auto trace = std::make_unique<Trace>(path("trace"), Rank{0}, 4096, clock_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::sleep(60);
+    ::_exit(0);
+  }
+  ASSERT_GT(child, 0);
+  trace.reset();
+  const detail::Descriptor next(::open(path("trace.0").c_str(), O_WRONLY | O_CLOEXEC));
+  EXPECT_EQ(::flock(next.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(::kill(child, SIGKILL), 0);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(Traces, of_more_operations_than_it_has_numbers_share_the_last) {
