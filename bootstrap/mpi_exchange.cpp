@@ -1,5 +1,6 @@
 #include "bootstrap/mpi_exchange.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -308,7 +309,7 @@ class MpiExchange final : public Exchange {
     static std::atomic<bool> was_refused = false;  // in this process, to a rank of some exchange
     UnsharedDescriptor listener;
     Letter own;
-    if (self_ == Rank{0} && !was_refused) {
+    if (self_ == Rank{0} && !was_refused && leaves_descriptors()) {
       try {
         const std::string secret = random_secret();
         std::string rendezvous;
@@ -339,6 +340,12 @@ class MpiExchange final : public Exchange {
     if (std::find(all.begin(), all.end(), std::byte{0}) == all.end()) return;
     side_channel_.reset();
     was_refused = true;
+  }
+
+  /// Whether a connection to each rank leaves half of the descriptors of this process to others.
+  bool leaves_descriptors() const noexcept {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && rank_count_ <= limit.rlim_cur / 2;
   }
 
   /// Where ranks of other hosts reach this one; of one machine, whose containers share a network as

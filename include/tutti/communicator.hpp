@@ -226,7 +226,7 @@ class TUTTI_EXPORT Communicator {
   std::string single_copy_remark() const;
 
   /// Gives up: every operation in flight here returns `aborted`, and so do those of the other ranks
-  /// within the detection bound (docs/guarantees.md).  Over an exchange without a side
+  /// within twice the detection bound (docs/guarantees.md).  Over an exchange without a side
   /// channel, those of this host do, and the others time out instead.
   void abort() noexcept;
 

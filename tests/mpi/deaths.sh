@@ -1,6 +1,6 @@
 #!/bin/sh
-# Promise: over MPI, which has no side channel, every rank hears which rank was killed, gave up or
-# left, within twice the bound, and takes none that is stopped for dead.  The launcher has to let the
+# Promise: over MPI, every rank hears which rank was killed, gave up or left, within twice the bound,
+# and takes none that is stopped for dead.  The launcher has to let the
 # others go on: --enable-recovery of Open MPI, -disable-auto-cleanup of MPICH.
 #
 # With APART set, each rank has its own namespace of process ids, so that it sees no other process, as
