@@ -81,6 +81,7 @@ struct Side {
 
   /// Whether MPI has to say what is wrong.
   bool is_wrong(std::size_t rank_count) const {
+    if (address == MPI_IN_PLACE) return true;  // where it is allowed, there is no side
     if (has_all && (!counts.is_given() || !displacements.is_given())) return true;
     for (std::size_t rank = 0; rank < (has_all ? rank_count : 1); ++rank)
       if (count_of(rank) < 0 || (count_of(rank) > 0 && type == handles().no_type)) return true;

@@ -578,9 +578,49 @@ static void wrong_counts(void) {
   }
 }
 
+/* MPI_IN_PLACE where it is not allowed is an error of the ranks that give it. */
+static void misplaced(void) {
+  MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+  for (int call = 0; call < calls + 2; ++call) {
+    const int errs = call == 5, root = ranks - 1, is_root = rank == root, root_errs = call == 6;
+    int sent[ranks_max], received[ranks_max], counts[ranks_max], places[ranks_max];
+    for (int r = 0; r < ranks; ++r)
+      sent[r] = 10 * rank + call, received[r] = -1, counts[r] = 1, places[r] = r;
+    int result = MPI_Alltoallv(sent, counts, places, MPI_INT, errs ? MPI_IN_PLACE : received,
+                               counts, places, MPI_INT, communicator);
+    CHECK((result != MPI_SUCCESS) == errs, "alltoallv %d: %d", call, result);
+    CHECK(errs || received[0] == call, "alltoallv %d: %d", call, received[0]);
+    result =
+        MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL,
+                      root_errs ? MPI_IN_PLACE : received, counts, places, MPI_INT, communicator);
+    CHECK((result != MPI_SUCCESS) == root_errs, "alltoallv in place %d: %d", call, result);
+
+    const int errs_here = errs && rank == 0, root_errs_here = root_errs && is_root;
+    received[0] = received[root] = -1;
+    result = MPI_Gatherv(errs_here ? MPI_IN_PLACE : sent, 1, MPI_INT,
+                         root_errs_here ? MPI_IN_PLACE : received, counts, places, MPI_INT, root,
+                         communicator);
+    CHECK((result != MPI_SUCCESS) == (errs_here || root_errs_here), "gatherv %d: %d", call, result);
+    CHECK(!is_root || root_errs || received[root] == 10 * root + call, "gatherv %d: %d", call,
+          received[root]);
+    CHECK(!is_root || root_errs || received[0] == (errs ? -1 : call), "gatherv %d: %d", call,
+          received[0]);
+    /* Where the root of a scatterv errs, all do, who would wait for it in MPI. */
+    received[0] = -1;
+    result = MPI_Scatterv(root_errs_here ? MPI_IN_PLACE : sent, counts, places, MPI_INT,
+                          errs_here || (root_errs && !is_root) ? MPI_IN_PLACE : received, 1,
+                          MPI_INT, root, communicator);
+    CHECK((result != MPI_SUCCESS) == (errs_here || root_errs), "scatterv %d: %d", call, result);
+    CHECK(errs_here || root_errs || received[0] == 10 * root + call, "scatterv %d: %d", call,
+          received[0]);
+    MPI_Barrier(communicator);
+  }
+}
+
 static void mistakes(void) {
   truncated();
   wrong_counts();
+  misplaced();
 }
 
 /* ---- Reductions -------------------------------------------------------------------------------
