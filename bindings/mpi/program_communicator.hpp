@@ -54,7 +54,6 @@ enum class Passing : std::uint8_t {
 class ProgramCommunicator {
  public:
   explicit ProgramCommunicator(MPI_Comm handle);
-  ~ProgramCommunicator() { free_way_for_long_blocks(); }
   ProgramCommunicator(const ProgramCommunicator&) = delete;
   ProgramCommunicator& operator=(const ProgramCommunicator&) = delete;
 
@@ -98,7 +97,9 @@ class ProgramCommunicator {
   PersistentOperations::Claimed claim_persistent(const ShapeKey& key, bool has_room,
                                                  Context* context, Vote vote);
 
-  /// The program makes no more calls.  Never waits, as the end of an adopted communicator may.
+  /// The program frees it and makes no more calls.  Never waits, as the end of an adopted
+  /// communicator may.  One that the program does not free leaves its way for long blocks to
+  /// MPI_Finalize: freeing that is collective, and ranks would free several in different orders.
   void drop_operations() noexcept {
     shapes_.clear();
     persistent_.clear();
@@ -130,6 +131,7 @@ class ProgramCommunicator {
 
   MPI_Comm handle_;
   MPI_Comm for_long_blocks_ = handles().no_comm;
+  bool has_no_way_for_long_blocks_ = false;  // MPI has failed to make it, on some rank
   std::int32_t rank_ = 0;
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;

@@ -492,6 +492,19 @@ static void many_communicators(void) {
   communicator = parent;
 }
 
+/* Each rank has communicators that it does not free, when MPI is finalised. */
+static void left_to_finalize(void) {
+  enum { number = 3 };
+  MPI_Comm left[number];
+  root_of_calls = 0;
+  for (int i = 0; i < number; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &left[i]);
+  for (int call = 0; call < calls; ++call)
+    for (int i = 0; i < number; ++i) {
+      communicator = left[i];
+      gatherv(call, all_short);
+    }
+}
+
 static int errors;
 static void count_error(MPI_Comm* where, int* code, ...) {
   int class = 0;
@@ -923,6 +936,7 @@ int main(int argument_count, char** arguments) {
     if (!is_verified) on(MPI_COMM_WORLD, mistakes, "MPI_Scatterv", 8);
     on(MPI_COMM_WORLD, sizes, "MPI_Alltoall", 4);
     on(MPI_COMM_WORLD, many_lengths, "MPI_Allgather", 40);
+    left_to_finalize();
   }
   if (world_rank == 0) printf("%llu allgathers were taken\n", calls_taken("MPI_Allgather"));
   MPI_Op_free(&composition);
