@@ -235,25 +235,28 @@ void put_all(std::byte* frames, Side& side, bool is_left, const FramedWay& way, 
     set_header(way.frame(frames, rank), longest);
 }
 
-/// The operation of these frames is not used any more.  All ranks decide so in the same call.
-void give_up(Shape& shape) {
-  shape.long_calls = long_calls_max;  // nor is that of larger ones
-  shape.is_refused = true;
+/// Ends the operation of these frames, with its buffers.  All ranks decide so in the same call.
+void end_operation(const FramedWay& way) {
+  interposer().communicator(way.communicator)->give_up(*way.shape);
   forget_fast_ways_of_frames();
 }
-void outgrow(Shape& shape) {
-  shape.is_outgrown = true;
-  shape.is_refused = true;
-  forget_fast_ways_of_frames();
+void give_up(const FramedWay& way) {
+  way.shape->long_calls = long_calls_max;  // nor are larger frames used
+  end_operation(way);
+}
+void outgrow(const FramedWay& way) {
+  way.shape->is_outgrown = true;
+  end_operation(way);
 }
 
 /// What all ranks have seen in the headers of a call.  Nothing, or why the call is left.
-std::optional<Reason> learn(Shape& shape, std::uint64_t longest) {
+std::optional<Reason> learn(const FramedWay& way, std::uint64_t longest) {
+  Shape& shape = *way.shape;
   shape.long_calls = longest == too_long ? shape.long_calls + 1 : 0;
-  if (shape.long_calls == long_calls_max) give_up(shape);
+  if (shape.long_calls == long_calls_max) give_up(way);
   if (longest == too_long) return Reason::long_block;
   if (longest != needs_large) return std::nullopt;
-  outgrow(shape);
+  outgrow(way);
   return Reason::first_calls;  // of a kind with large frames
 }
 
@@ -274,7 +277,7 @@ Run run_alltoallv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   std::uint64_t longest = 0;
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
     longest = std::max(longest, header_of(way.frame(received, rank)));
-  const std::optional<Reason> why_left = learn(shape, longest);
+  const std::optional<Reason> why_left = learn(way, longest);
   if (why_left) return left(result, is_wrong_here ? Reason::undefined : *why_left);
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
     take_from(way.frame(received, rank), *sides.gets, rank, way, result);
@@ -292,7 +295,7 @@ Run run_scatterv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
     put_all(sent, *sides.gives, is_wrong_here, way, result);
   }
   run(shape, sent, received, way.communicator);
-  const std::optional<Reason> why_left = learn(shape, header_of(received));
+  const std::optional<Reason> why_left = learn(way, header_of(received));
   if (is_wrong_here) return left(result, Reason::undefined);
   if (why_left) return left(result, *why_left);
   if (!way.is_root)
@@ -385,9 +388,9 @@ void learn_from_root(const FramedWay& way) {
   int seen[2] = {shape.is_outgrown ? 1 : 0, is_enough ? 1 : 0};
   own_mpi().Bcast(seen, 2, handles().int32, way.root, way.communicator);
   if (seen[0] != 0)
-    outgrow(shape);
+    outgrow(way);
   else if (seen[1] != 0)
-    give_up(shape);
+    give_up(way);
 }
 
 Run run_gatherv(const FramedWay& way, Sides& sides, bool is_wrong_here) {

@@ -274,6 +274,15 @@ void ProgramCommunicator::free_way_for_long_blocks() noexcept {
   for_long_blocks_ = handles().no_comm;
 }
 
+void ProgramCommunicator::give_up(Shape& shape) noexcept {
+  shape.is_refused = true;
+  if (!shape.operation) return;
+  shape.operation.reset();
+  shape.source = std::vector<std::byte>();
+  shape.target = std::vector<std::byte>();
+  --operations_;
+}
+
 void ProgramCommunicator::drop_the_oldest(std::size_t count, const Shape& but) {
   const auto age = [](const Shape& shape) { return shape.is_refused ? 0 : shape.last_used; };
   while (operations_ + count > operations_max) {

@@ -97,17 +97,21 @@ class ProgramCommunicator {
   PersistentOperations::Claimed claim_persistent(const ShapeKey& key, bool has_room,
                                                  Context* context, Vote vote);
 
-  /// The program frees it and makes no more calls.  Never waits, as the end of an adopted
-  /// communicator may.  One that the program does not free leaves its way for long blocks to
-  /// MPI_Finalize: freeing that is collective, and ranks would free several in different orders.
+  /// The program makes no more calls.  Never waits, as the end of an adopted communicator may.
   void drop_operations() noexcept {
     shapes_.clear();
     persistent_.clear();
-    free_way_for_long_blocks();
   }
+
+  /// The operation of a shape is not used any more.  Nothing of it is in flight, and all ranks are
+  /// at the end of the same call.
+  void give_up(Shape& shape) noexcept;
 
   /// By which MPI sends long blocks of a gatherv; made with the operation of the first one.
   MPI_Comm for_long_blocks() const noexcept { return for_long_blocks_; }
+  /// Collective, so that only the program's free of this communicator does it.  Where the program
+  /// frees none, MPI_Finalize does: at the end, ranks would free several in different orders.
+  void free_way_for_long_blocks() noexcept;
 
   /// A nonblocking call is local: it wants operations, and the next blocking call on the
   /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
@@ -122,7 +126,6 @@ class ProgramCommunicator {
  private:
   /// Collective; throws on all ranks or none.
   void make_way_for_long_blocks();
-  void free_way_for_long_blocks() noexcept;
   void adopt(Context* context, Vote vote);
   /// Makes room for so many more operations.
   void drop_the_oldest(std::size_t count, const Shape& but);
