@@ -241,7 +241,7 @@ void end_operation(const FramedWay& way) {
   forget_fast_ways_of_frames();
 }
 void give_up(const FramedWay& way) {
-  way.shape->long_calls = long_calls_max;  // nor are larger frames used
+  way.shape->long_score = long_score_max;  // nor are larger frames used
   end_operation(way);
 }
 void outgrow(const FramedWay& way) {
@@ -249,11 +249,19 @@ void outgrow(const FramedWay& way) {
   end_operation(way);
 }
 
+/// A gatherv scores on until its root tells the others, but forgets what was long ago.
+void add_to_score(Shape& shape, bool is_long) noexcept {
+  if (is_long)
+    shape.long_score = std::min(shape.long_score + 2, 2 * long_score_max);
+  else if (shape.long_score > 0)
+    --shape.long_score;
+}
+
 /// What all ranks have seen in the headers of a call.  Nothing, or why the call is left.
 std::optional<Reason> learn(const FramedWay& way, std::uint64_t longest) {
   Shape& shape = *way.shape;
-  shape.long_calls = longest == too_long ? shape.long_calls + 1 : 0;
-  if (shape.long_calls == long_calls_max) give_up(way);
+  add_to_score(shape, longest == too_long);
+  if (shape.long_score >= long_score_max) give_up(way);
   if (longest == too_long) return Reason::long_block;
   if (longest != needs_large) return std::nullopt;
   outgrow(way);
@@ -377,14 +385,14 @@ void take_gathered(std::byte* frames, Side* side, Side* own, const FramedWay& wa
                                               : receive_long(block, static_cast<int>(rank), way);
     if (run.result == MPI_SUCCESS) run.result = result;
   }
-  shape.long_calls = has_long ? shape.long_calls + 1 : 0;
+  add_to_score(shape, has_long);
 }
 
 /// The root alone has seen how long blocks are.  It tells the others in calls 1, 2, 4 and so on.
 void learn_from_root(const FramedWay& way) {
   Shape& shape = *way.shape;
   if (!std::has_single_bit(++shape.framed_calls)) return;
-  const bool is_enough = shape.long_calls >= long_calls_max;
+  const bool is_enough = shape.long_score >= long_score_max;
   int seen[2] = {shape.is_outgrown ? 1 : 0, is_enough ? 1 : 0};
   own_mpi().Bcast(seen, 2, handles().int32, way.root, way.communicator);
   if (seen[0] != 0)

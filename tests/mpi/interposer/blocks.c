@@ -413,24 +413,26 @@ static struct framed {
 
 /* What the interposer knows of the calls of a kind, to which the root belongs. */
 typedef struct {
-  int calls, long_in_a_row, by_operation, needs_large, is_large, is_given_up;
+  int calls, score, by_operation, needs_large, is_large, is_given_up;
 } history;
 
 /* Whether the rules say that the next call is taken.  Its longest block is short, middle or long.
  */
 static int is_taken(const struct framed* f, history* past, lengths longest) {
-  enum { left_first = 3, long_calls_max = 8 };
+  enum { left_first = 3, score_max = 16 };
   if (ranks == 1 || ++past->calls <= left_first || past->is_given_up) return 0;
-  past->long_in_a_row = longest == all_long ? past->long_in_a_row + 1 : 0;
+  past->score += longest == all_long ? 2 : -1;
+  if (past->score < 0) past->score = 0;
+  if (past->score > 2 * score_max) past->score = 2 * score_max;
   past->needs_large = past->needs_large || (longest == all_middle && !past->is_large);
   ++past->by_operation;
   if (!f->is_taken_when_long || (past->by_operation & (past->by_operation - 1)) == 0) {
     if (past->needs_large) {
       past->is_large = 1;
-      past->needs_large = past->long_in_a_row = past->by_operation = 0;
+      past->needs_large = past->score = past->by_operation = 0;
       return f->is_taken_when_long;
     }
-    past->is_given_up = past->long_in_a_row >= long_calls_max;
+    past->is_given_up = past->score >= score_max;
   }
   return f->is_taken_when_long || longest != all_long;
 }
@@ -473,6 +475,26 @@ static void framed_blocks(void) {
       if (root == 0) expect_taken(&framed[f], &past, long_calls + more_calls, more);
       CHECK(ranks == 1 || root != 0 || past.is_given_up, "%s is not given up", framed[f].name);
     }
+}
+
+/* A third of long calls is borne, and half of them is not. */
+static void shares(void) {
+  enum { third_calls = 18, half_calls = 40 };
+  lengths thirds[third_calls], halves[half_calls];
+  for (int call = 0; call < third_calls; ++call) thirds[call] = call % 3 ? all_short : all_long;
+  for (int call = 0; call < half_calls; ++call) halves[call] = call % 2 ? all_short : all_long;
+  for (int f = 0; f < 3; ++f) {
+    history past = {0, 0, 0, 0, 0, 0};
+    root_of_calls = 0;
+    expect_taken(&framed[f], &past, third_calls, thirds);
+    CHECK(!past.is_given_up, "%s is given up", framed[f].name);
+    if (framed[f].is_rooted) {
+      past = (history){0, 0, 0, 0, 0, 0};
+      root_of_calls = ranks - 1;
+    }
+    expect_taken(&framed[f], &past, half_calls, halves);
+    CHECK(ranks == 1 || past.is_given_up, "%s is not given up", framed[f].name);
+  }
 }
 
 /* Each has its own way for long blocks; all are there at the same time. */
@@ -840,6 +862,7 @@ static void special_cases(void) {
   allgathers_from_bottom();
   turns();
   neighbours();
+  shares();
   CHECK(ranks == 1 || calls_taken("MPI_Scan") - scans == 3, "scans");
   CHECK(ranks == 1 || calls_taken("MPI_Allgather") - allgathers == 3, "allgathers");
   CHECK(ranks == 1 || calls_taken("MPI_Allreduce") - allreduces == 3, "allreduces");
