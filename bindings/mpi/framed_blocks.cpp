@@ -79,9 +79,12 @@ struct Side {
     return bytes > bytes_max ? too_long : bytes;
   }
 
+  /// Where MPI_IN_PLACE is allowed, there is no side.
+  bool is_misplaced() const noexcept { return address == MPI_IN_PLACE; }
+
   /// Whether MPI has to say what is wrong.
   bool is_wrong(std::size_t rank_count) const {
-    if (address == MPI_IN_PLACE) return true;  // where it is allowed, there is no side
+    if (is_misplaced()) return true;
     if (has_all && (!counts.is_given() || !displacements.is_given())) return true;
     for (std::size_t rank = 0; rank < (has_all ? rank_count : 1); ++rank)
       if (count_of(rank) < 0 || (count_of(rank) > 0 && type == handles().no_type)) return true;
@@ -428,14 +431,23 @@ Run run_gatherv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   return is_wrong_here ? left(result, Reason::undefined) : result;
 }
 
-Run run_frames(const FramedWay& way, Sides& sides) {
-  const std::size_t ranks = way.place.rank_count;
-  const bool is_wrong_here = is_wrong(sides.gives, ranks) || is_wrong(sides.gets, ranks);
+Run run_frames(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   if (way.shape->key.collective == Collective::alltoallv)
     return run_alltoallv(way, sides, is_wrong_here);
   if (way.shape->key.collective == Collective::scatterv)
     return run_scatterv(way, sides, is_wrong_here);
   return run_gatherv(way, sides, is_wrong_here);
+}
+
+Run run_frames(const FramedWay& way, Sides& sides) {
+  const std::size_t ranks = way.place.rank_count;
+  const bool is_wrong_here = is_wrong(sides.gives, ranks) || is_wrong(sides.gets, ranks);
+  const Run done = run_frames(way, sides, is_wrong_here);
+  // MPICH does not see this on a rank that is not the root, and crashes or waits for the root.
+  if (is_wrong_here && has_root(way.shape->key.collective) && !way.is_root &&
+      ((sides.gives && sides.gives->is_misplaced()) || (sides.gets && sides.gets->is_misplaced())))
+    return {.result = MPI_ERR_ARG};
+  return done;
 }
 
 /// Counts a call that is done, and has MPI's error handler called as MPI would.
