@@ -62,7 +62,7 @@ Found find_operation(ProgramCommunicator& communicator, const ShapeKey& key, boo
     }
   }
   if (shape.is_refused)
-    return {nullptr, shape.long_calls > 0 ? Reason::long_block : Reason::refused};
+    return {nullptr, shape.long_score > 0 ? Reason::long_block : Reason::refused};
   if (shape.has_operation()) return {&shape};
   if (communicator.passing() != Passing::no) return {nullptr, reason_of(communicator.passing())};
   return {nullptr, Reason::first_calls};

@@ -79,8 +79,12 @@ struct Side {
     return bytes > bytes_max ? too_long : bytes;
   }
 
+  /// Where MPI_IN_PLACE is allowed, there is no side.
+  bool is_misplaced() const noexcept { return address == MPI_IN_PLACE; }
+
   /// Whether MPI has to say what is wrong.
   bool is_wrong(std::size_t rank_count) const {
+    if (is_misplaced()) return true;
     if (has_all && (!counts.is_given() || !displacements.is_given())) return true;
     for (std::size_t rank = 0; rank < (has_all ? rank_count : 1); ++rank)
       if (count_of(rank) < 0 || (count_of(rank) > 0 && type == handles().no_type)) return true;
@@ -234,25 +238,36 @@ void put_all(std::byte* frames, Side& side, bool is_left, const FramedWay& way, 
     set_header(way.frame(frames, rank), longest);
 }
 
-/// The operation of these frames is not used any more.  All ranks decide so in the same call.
-void give_up(Shape& shape) {
-  shape.long_calls = long_calls_max;  // nor is that of larger ones
-  shape.is_refused = true;
+/// Ends the operation of these frames, with its buffers.  All ranks decide so in the same call.
+void end_operation(const FramedWay& way) {
+  interposer().communicator(way.communicator)->give_up(*way.shape);
   forget_fast_ways_of_frames();
 }
-void outgrow(Shape& shape) {
-  shape.is_outgrown = true;
-  shape.is_refused = true;
-  forget_fast_ways_of_frames();
+void give_up(const FramedWay& way) {
+  way.shape->long_score = long_score_max;  // nor are larger frames used
+  end_operation(way);
+}
+void outgrow(const FramedWay& way) {
+  way.shape->is_outgrown = true;
+  end_operation(way);
+}
+
+/// A gatherv scores on until its root tells the others, but forgets what was long ago.
+void add_to_score(Shape& shape, bool is_long) noexcept {
+  if (is_long)
+    shape.long_score = std::min(shape.long_score + 2, 2 * long_score_max);
+  else if (shape.long_score > 0)
+    --shape.long_score;
 }
 
 /// What all ranks have seen in the headers of a call.  Nothing, or why the call is left.
-std::optional<Reason> learn(Shape& shape, std::uint64_t longest) {
-  shape.long_calls = longest == too_long ? shape.long_calls + 1 : 0;
-  if (shape.long_calls == long_calls_max) give_up(shape);
+std::optional<Reason> learn(const FramedWay& way, std::uint64_t longest) {
+  Shape& shape = *way.shape;
+  add_to_score(shape, longest == too_long);
+  if (shape.long_score >= long_score_max) give_up(way);
   if (longest == too_long) return Reason::long_block;
   if (longest != needs_large) return std::nullopt;
-  outgrow(shape);
+  outgrow(way);
   return Reason::first_calls;  // of a kind with large frames
 }
 
@@ -273,7 +288,7 @@ Run run_alltoallv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   std::uint64_t longest = 0;
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
     longest = std::max(longest, header_of(way.frame(received, rank)));
-  const std::optional<Reason> why_left = learn(shape, longest);
+  const std::optional<Reason> why_left = learn(way, longest);
   if (why_left) return left(result, is_wrong_here ? Reason::undefined : *why_left);
   for (std::size_t rank = 0; rank < way.place.rank_count; ++rank)
     take_from(way.frame(received, rank), *sides.gets, rank, way, result);
@@ -291,7 +306,7 @@ Run run_scatterv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
     put_all(sent, *sides.gives, is_wrong_here, way, result);
   }
   run(shape, sent, received, way.communicator);
-  const std::optional<Reason> why_left = learn(shape, header_of(received));
+  const std::optional<Reason> why_left = learn(way, header_of(received));
   if (is_wrong_here) return left(result, Reason::undefined);
   if (why_left) return left(result, *why_left);
   if (!way.is_root)
@@ -373,20 +388,20 @@ void take_gathered(std::byte* frames, Side* side, Side* own, const FramedWay& wa
                                               : receive_long(block, static_cast<int>(rank), way);
     if (run.result == MPI_SUCCESS) run.result = result;
   }
-  shape.long_calls = has_long ? shape.long_calls + 1 : 0;
+  add_to_score(shape, has_long);
 }
 
 /// The root alone has seen how long blocks are.  It tells the others in calls 1, 2, 4 and so on.
 void learn_from_root(const FramedWay& way) {
   Shape& shape = *way.shape;
   if (!std::has_single_bit(++shape.framed_calls)) return;
-  const bool is_enough = shape.long_calls >= long_calls_max;
+  const bool is_enough = shape.long_score >= long_score_max;
   int seen[2] = {shape.is_outgrown ? 1 : 0, is_enough ? 1 : 0};
   own_mpi().Bcast(seen, 2, handles().int32, way.root, way.communicator);
   if (seen[0] != 0)
-    outgrow(shape);
+    outgrow(way);
   else if (seen[1] != 0)
-    give_up(shape);
+    give_up(way);
 }
 
 Run run_gatherv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
@@ -416,14 +431,23 @@ Run run_gatherv(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   return is_wrong_here ? left(result, Reason::undefined) : result;
 }
 
-Run run_frames(const FramedWay& way, Sides& sides) {
-  const std::size_t ranks = way.place.rank_count;
-  const bool is_wrong_here = is_wrong(sides.gives, ranks) || is_wrong(sides.gets, ranks);
+Run run_frames(const FramedWay& way, Sides& sides, bool is_wrong_here) {
   if (way.shape->key.collective == Collective::alltoallv)
     return run_alltoallv(way, sides, is_wrong_here);
   if (way.shape->key.collective == Collective::scatterv)
     return run_scatterv(way, sides, is_wrong_here);
   return run_gatherv(way, sides, is_wrong_here);
+}
+
+Run run_frames(const FramedWay& way, Sides& sides) {
+  const std::size_t ranks = way.place.rank_count;
+  const bool is_wrong_here = is_wrong(sides.gives, ranks) || is_wrong(sides.gets, ranks);
+  const Run done = run_frames(way, sides, is_wrong_here);
+  // MPICH does not see this on a rank that is not the root, and crashes or waits for the root.
+  if (is_wrong_here && has_root(way.shape->key.collective) && !way.is_root &&
+      ((sides.gives && sides.gives->is_misplaced()) || (sides.gets && sides.gets->is_misplaced())))
+    return {.result = MPI_ERR_ARG};
+  return done;
 }
 
 /// Counts a call that is done, and has MPI's error handler called as MPI would.

@@ -28,8 +28,10 @@ inline constexpr std::size_t large_frame_bytes = 256;
 inline constexpr std::size_t frame_header_bytes = sizeof(std::uint64_t);
 inline constexpr std::size_t framed_bytes_max = large_frame_bytes - frame_header_bytes;
 
-/// So many calls of a kind in a row with long blocks, and all further ones are left to MPI.
-inline constexpr std::uint32_t long_calls_max = 8;
+/// A kind scores 2 for a call with long blocks, and loses 1 for another one.  With so many all
+/// further calls are left to MPI: after eight long calls in a row, and some time after more than a
+/// third of the calls are long.
+inline constexpr std::uint32_t long_score_max = 16;
 
 /// Bytes of a block without gaps, of a rank for itself or another one; nothing if it is too long.
 /// The count is not negative.

@@ -239,6 +239,7 @@ void Interposer::forget(MPI_Comm handle) noexcept {
   forget_fast_ways();
   last_found_ = nullptr;
   std::unique_ptr<ProgramCommunicator> communicator = std::move(found->second);
+  communicator->free_way_for_long_blocks();
   if (communicator->is_adopted()) --adopted_;
   communicators_.erase(found);
   for (std::unique_ptr<ProgramCommunicator>& kept : kept_without_calls()) retire(std::move(kept));

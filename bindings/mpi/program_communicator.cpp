@@ -105,6 +105,10 @@ bool is_of_this_job(MPI_Comm handle, std::uint32_t rank_count) {
   return std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) == in_world.end();
 }
 
+[[noreturn]] void throw_no_way_for_long_blocks() {
+  throw Error(ErrorCode::limit_exceeded, "MPI makes no further communicator, for long blocks");
+}
+
 }  // namespace
 
 ProgramCommunicator::ProgramCommunicator(MPI_Comm handle) : handle_(handle) {
@@ -246,6 +250,7 @@ void ProgramCommunicator::adopt(Context* context, Vote vote) {
 void ProgramCommunicator::make_way_for_long_blocks() {
   const MpiFunctions& mpi = own_mpi();
   if (for_long_blocks_ != handles().no_comm) return;
+  if (has_no_way_for_long_blocks_) throw_no_way_for_long_blocks();
   // A program that has used up what MPI has of communicators hears nothing of it.
   MPI_Errhandler of_program{};
   mpi.Comm_get_errhandler(handle_, &of_program);
@@ -255,10 +260,11 @@ void ProgramCommunicator::make_way_for_long_blocks() {
   mpi.Errhandler_free(&of_program);
   int are_all_made = 0;
   mpi.Allreduce(&is_made, &are_all_made, 1, handles().int32, handles().min, handle_);
-  if (is_made == 0) for_long_blocks_ = handles().no_comm;
   if (are_all_made == 0) {
-    free_way_for_long_blocks();
-    throw Error(ErrorCode::limit_exceeded, "MPI makes no further communicator, for long blocks");
+    // A rank that has it cannot free it, which is collective; MPI_Finalize does.
+    for_long_blocks_ = handles().no_comm;
+    has_no_way_for_long_blocks_ = true;
+    throw_no_way_for_long_blocks();
   }
   mpi.Comm_set_errhandler(for_long_blocks_, handles().errors_return);
 }
@@ -266,6 +272,15 @@ void ProgramCommunicator::make_way_for_long_blocks() {
 void ProgramCommunicator::free_way_for_long_blocks() noexcept {
   if (for_long_blocks_ != handles().no_comm) own_mpi().Comm_free(&for_long_blocks_);
   for_long_blocks_ = handles().no_comm;
+}
+
+void ProgramCommunicator::give_up(Shape& shape) noexcept {
+  shape.is_refused = true;
+  if (!shape.operation) return;
+  shape.operation.reset();
+  shape.source = std::vector<std::byte>();
+  shape.target = std::vector<std::byte>();
+  --operations_;
 }
 
 void ProgramCommunicator::drop_the_oldest(std::size_t count, const Shape& but) {

@@ -54,7 +54,6 @@ enum class Passing : std::uint8_t {
 class ProgramCommunicator {
  public:
   explicit ProgramCommunicator(MPI_Comm handle);
-  ~ProgramCommunicator() { free_way_for_long_blocks(); }
   ProgramCommunicator(const ProgramCommunicator&) = delete;
   ProgramCommunicator& operator=(const ProgramCommunicator&) = delete;
 
@@ -102,11 +101,17 @@ class ProgramCommunicator {
   void drop_operations() noexcept {
     shapes_.clear();
     persistent_.clear();
-    free_way_for_long_blocks();
   }
+
+  /// The operation of a shape is not used any more.  Nothing of it is in flight, and all ranks are
+  /// at the end of the same call.
+  void give_up(Shape& shape) noexcept;
 
   /// By which MPI sends long blocks of a gatherv; made with the operation of the first one.
   MPI_Comm for_long_blocks() const noexcept { return for_long_blocks_; }
+  /// Collective, so that only the program's free of this communicator does it.  Where the program
+  /// frees none, MPI_Finalize does: at the end, ranks would free several in different orders.
+  void free_way_for_long_blocks() noexcept;
 
   /// A nonblocking call is local: it wants operations, and the next blocking call on the
   /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
@@ -121,7 +126,6 @@ class ProgramCommunicator {
  private:
   /// Collective; throws on all ranks or none.
   void make_way_for_long_blocks();
-  void free_way_for_long_blocks() noexcept;
   void adopt(Context* context, Vote vote);
   /// Makes room for so many more operations.
   void drop_the_oldest(std::size_t count, const Shape& but);
@@ -130,6 +134,7 @@ class ProgramCommunicator {
 
   MPI_Comm handle_;
   MPI_Comm for_long_blocks_ = handles().no_comm;
+  bool has_no_way_for_long_blocks_ = false;  // MPI has failed to make it, on some rank
   std::int32_t rank_ = 0;
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;

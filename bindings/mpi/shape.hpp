@@ -166,8 +166,8 @@ struct Shape {
   std::vector<std::byte> source, target;  // where the program's buffers cannot be used
 
   // Kinds that are framed alone.
-  std::uint32_t long_calls = 0;    // the last so many calls had long blocks; of a gatherv the root
-                                   // alone counts them
+  std::uint32_t long_score = 0;    // how often blocks are long (framed_blocks); of a gatherv the
+                                   // root alone knows
   std::uint64_t framed_calls = 0;  // of a gatherv: calls that its operations have done
   bool is_outgrown = false;        // larger frames are needed; of a gatherv the root knows it first
 
