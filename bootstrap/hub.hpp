@@ -18,8 +18,8 @@ struct HubOptions {
   std::uint32_t rank_count = 1;
   std::string secret;
   Timeout linger{};  // how long the destructor waits at most
-  /// The destructor does not wait until nobody needs it.  Ranks that are still there get no more
-  /// news, which is none itself.
+  /// The destructor does not wait for ranks that still need the hub.  They get no more news, and do
+  /// not take that for an incident.
   bool ends_quietly = false;
 };
 

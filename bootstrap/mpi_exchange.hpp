@@ -23,10 +23,11 @@ namespace tutti {
 ///
 /// When a rank dies, the launcher ends the whole job, unless it is told not to.  Between ranks of
 /// several hosts there is a side channel over TCP, as long as rank 0 has its exchange: it listens
-/// at an address of its own.  If any rank cannot connect to it within 5 s, there is none:
-/// incident() is none and announce() reaches nobody then, as where all ranks see each other's
-/// processes, who find out by themselves (docs/guarantees.md).  has_left() also knows the ranks of
-/// the same host and PID namespace whose process has ended, however it did.  Throws
+/// at an address of its own.  There is no side channel if any rank cannot connect to rank 0 within
+/// 5 s.  There is none either if all ranks see each other's processes, because then a communicator
+/// finds out about deaths without it (docs/guarantees.md).  Without a side channel incident() is
+/// none, and announce() reaches nobody.  has_left() is also true of ranks of the same host and PID
+/// namespace whose process has ended, however it did.  Throws
 /// Error{invalid_argument, timed_out, peer_failed, system}.
 TUTTI_EXPORT std::unique_ptr<Exchange> mpi_exchange(
     MPI_Comm communicator,

@@ -56,7 +56,8 @@ class ProcessWatch {
 /// time.
 class ProcessWatches {
  public:
-  /// More processes than these are watched without a descriptor, of which a process may have 1024.
+  /// So many processes are watched by a descriptor, and further ones without.  A process may have
+  /// 1024 descriptors as a rule.
   static constexpr std::size_t descriptors_max = 64;
 
   /// Throws std::bad_alloc.

@@ -45,7 +45,8 @@ struct OperationRecord {
   char label[label_bytes] = {};
   std::uint64_t chunk_count = 1;
   std::uint64_t step_count = 0;
-  // By this rank in each call, unless `bytes_sent` says where they are counted.
+  // How much this rank sends and reads in each call.  If `bytes_sent` below is not 0, it is the
+  // address of a count that holds instead.
   std::uint64_t bytes_sent_per_call = 0, bytes_read_per_call = 0;
   // Addresses in the owner's memory.
   std::uint64_t sequence = 0, in_flight = 0, next_step = 0, steps = 0;

@@ -115,8 +115,8 @@ bool Liveness::adopt_incident() noexcept {
 }
 
 void Liveness::judge_operator(Timeout now) noexcept {
-  // Where several ranks combine the same operands, the operators of all fail.  All ranks name the
-  // first of them, so none is named before the side channel has.
+  // If several ranks combine the same operands, the operator fails on each of them.  All have to
+  // name the first failure, so this rank waits until the side channel has named it.
   if (!operator_until_) {
     operator_until_ = now + explanation_time;
     communicator_.announce_failed_operator(*failed_operator_);

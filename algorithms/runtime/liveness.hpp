@@ -1,7 +1,7 @@
 // Finds out whether the ranks that a communicator waits for are still there, and lets it fail if
 // they are not.  There are three sources.
-//   the side channel   names ranks that have died, given up or left (Exchange::incident); inside a
-//                      host the ranks are one to each other (watched_exchange)
+//   the side channel   names ranks that have died, given up or left (Exchange::incident); for ranks
+//                      of this host, so does what they find out by themselves (watched_exchange)
 //   connections        fail without saying why, a moment before the side channel names a death
 //   goodbyes           a rank that has left sends nothing more, which matters to whoever waits for
 //   it
@@ -45,8 +45,8 @@ class Liveness {
   /// A connection to `peer` has failed, or its memory cannot be read.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
-  /// The user's operator of an operation in flight has failed: the communicator does, at the next
-  /// check, which is due at once.
+  /// The user's operator of an operation in flight has failed.  The communicator fails, too, at the
+  /// next check, which is due at once.
   void operator_failed(const Operation::Implementation& operation) noexcept;
 
   /// A rank of this node has met a failure, perhaps of this communicator, and woken this one.  The
@@ -87,8 +87,9 @@ class Liveness {
   Communicator::Implementation& communicator_;
   std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates
   const Operation::Implementation* failed_operator_ = nullptr;  // of that operation
-  std::optional<Timeout>
-      operator_until_;  // it was announced, and which failure was first is awaited
+  /// How long to wait until the side channel says which failure was first; nothing: it does not
+  /// know of that operator yet.
+  std::optional<Timeout> operator_until_;
   Timeout next_check_{0};
   Timeout alarm_ends_{0};
   std::uint32_t calls_since_clock_ = 0;

@@ -265,7 +265,7 @@ class Operation::Implementation::Waiting {
   void look(Timeout now) noexcept {
     operation_.charges.go_on(operation_.communicator.waits, now, operation_.awaited());
   }
-  /// The call has finished.  Nobody waits for the clock but who has waited for microseconds.
+  /// The call has finished.  Reads the clock, which only a wait of microseconds has to do.
   void finish() noexcept {
     operation_.charges.finish(operation_.communicator.waits,
                               operation_.communicator.context.clock.now());

@@ -16,11 +16,11 @@
 
 namespace tutti::runtime {
 
-/// What was waited for one rank, by all operations of a communicator.  Others may read a copy.
+/// How long all operations of a communicator have waited for one rank.  Others may read a copy.
 struct PeerWait {
   std::uint64_t total_ns = 0;
-  std::uint64_t longest_ns = 0;  // without a message of this rank in between
-  std::uint64_t times_last = 0;  // how many waits had only this rank left to wait for at their end
+  std::uint64_t longest_ns = 0;  // the longest stretch in which the operation did not advance
+  std::uint64_t times_last = 0;  // how many waits were for this rank when they ended
 };
 static_assert(std::is_trivially_copyable_v<PeerWait>);
 
@@ -33,8 +33,8 @@ struct Awaited {
 /// The waits of one operation, by which those of its communicator grow.
 class WaitCharges {
  public:
-  /// A wait has looked at the clock for the first time.  It goes on with the stretch of a wait
-  /// before it whose deadline has passed, if nothing has come since.
+  /// A wait has looked at the clock for the first time.  If the wait before it ended at its
+  /// deadline, and nothing has come since, this one continues that one's stretch.
   void begin(Timeout now, Awaited awaited) noexcept;
   /// The wait looks again: charges what has passed, and goes on with `awaited`.
   void go_on(std::span<PeerWait> waits, Timeout now, Awaited awaited) noexcept;

@@ -31,7 +31,7 @@ namespace {
 /// More operations than these share the last number.
 constexpr std::size_t operations_max = UINT16_MAX;
 
-/// More failures than these are not kept; a context with as many communicators is none.
+/// More failures than these are not kept; hardly a context has as many communicators.
 constexpr std::size_t incidents_max = 64;
 
 /// Whether the processor's counter goes on at one rate on all cores, asleep or not.

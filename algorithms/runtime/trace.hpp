@@ -55,9 +55,9 @@ class Trace {
     call_fails,
   };
 
-  /// Opens the file, or where another trace holds it the first of .2, .3 and so on that none does,
-  /// and leaves an empty trace there.  Throws Error{invalid_argument} if it cannot be written,
-  /// std::bad_alloc if there is no memory for so many bytes.
+  /// Opens the file and leaves an empty trace there.  If another trace holds the file, takes the
+  /// first of FILE.2, FILE.3 and so on that none holds.  Throws Error{invalid_argument} if it
+  /// cannot be written, std::bad_alloc if there is no memory for so many bytes.
   Trace(const std::string& pattern, Rank rank, std::size_t bytes, detail::Clock& clock);
   /// Writes it.
   ~Trace();
@@ -133,10 +133,11 @@ class Trace {
 
 /// What one operation stamps.  One thread at a time.
 ///
-/// A stamp takes about as long as the work on a small payload.  So of the stamps of such a call its
-/// user waits for one only, that of its end.  The begin is stamped when the first message is on its
-/// way, or nothing has come at the first look, the begin of a wait by the second look, which finds
-/// nothing either, and its end with whatever is stamped next: all of them some nanoseconds late.
+/// A stamp takes about as long as the work on a small payload, so the user of a small call waits
+/// for one stamp only, that of its end.  The others are made when there is time for them, some
+/// nanoseconds late.  The begin of the call is stamped when its first message has gone or come, or
+/// when the first look has found nothing.  The begin of a wait is stamped when the second look has
+/// found nothing either.  The end of a wait is stamped together with whatever comes next.
 class OperationTrace {
  public:
   OperationTrace(Trace& trace, TracedOperation operation)

@@ -1,5 +1,5 @@
-// How calls advance that are plain but for being traced.  They have a file of their own for the
-// same reason as plain ones: the compiler takes more care of the only ones.
+// How calls advance that are traced and otherwise plain.  They have a file of their own, as plain
+// ones have: the compiler optimises such a function better if it is the only one in its file.
 #include "engine/advance.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/traced_fabric.hpp"

@@ -8,8 +8,8 @@
 namespace tutti::runtime {
 namespace {
 
-/// Processes without a descriptor take three system calls each, so that of many a part is looked
-/// at.  The bound is ten looks.
+/// Looking at a process without a descriptor takes three system calls, so one look goes through a
+/// part of them, and so many looks go through all.  There are ten looks in the detection bound.
 constexpr std::size_t looks_for_all = 4;
 
 }  // namespace

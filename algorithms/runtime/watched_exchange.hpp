@@ -1,8 +1,8 @@
 // The exchange of a communicator's user, with what the ranks of a host find out by themselves: that
 // a process has ended (bootstrap/process), and what others of the host have found or announced
-// (shm/incident_board).  So a death is found, and spread on its host, also where the exchange has
-// no side channel, as over MPI; and where it has one that does not get through, because the relay
-// is stopped.
+// (shm/incident_board).  So the ranks of a host hear of a death there even if the exchange has no
+// side channel, as over MPI on one host, or if its side channel is silent because the process that
+// relays is stopped.
 //
 //   incident()   what the exchange's own side channel knows, which all ranks of all hosts hear
 //                else what was announced on the board of this host

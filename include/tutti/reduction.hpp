@@ -24,9 +24,10 @@ using CombineFunction = void (*)(const void* incoming, void* partial, std::size_
 /// the operator, with which the function was called; `text` says why, and is cut to 95 bytes.  The
 /// function returns normally after it, and is not called again in this call.
 ///
-/// Every rank whose result would need the operands gets Status::aborted, and Failure names this
-/// rank, the operation and, on this rank's host, the text.  A rank that needs them not may complete
-/// this call, with the right result, and gets it in a later one.  The communicator has failed then.
+/// Every rank whose result needs the operands gets Status::aborted, and its communicator fails.
+/// Failure names this rank, the operation and, on this rank's host, the text.  A rank whose result
+/// does not need the operands may complete this call with the right result; it gets
+/// Status::aborted in a later call.
 TUTTI_EXPORT void fail(void* context, const char* text) noexcept;
 
 struct OperatorProperties {

@@ -104,7 +104,7 @@ void stop_for_a_while() {
   ::raise(SIGSTOP);
 }
 
-/// Returns what was wrong; nothing of the rank to which it happens, and empty if nothing was.
+/// Returns what was wrong, an empty text if nothing was, and nothing at all on the victim.
 std::optional<std::string> play(Board& board, unsigned seed, std::string_view what,
                                 std::uint32_t ranks_per_node) {
   auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
