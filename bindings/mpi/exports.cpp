@@ -247,9 +247,9 @@ TUTTI_MPI_EXPORT_AROUND(end_before, Finalize, (), ())
 namespace {
 
 /// Says as MPI does that a request cannot be used so.
-int refuse_request() {
-  own_mpi().Comm_call_errhandler(handles().world, MPI_ERR_REQUEST);
-  return MPI_ERR_REQUEST;
+int refuse_request(int error = MPI_ERR_REQUEST) {
+  own_mpi().Comm_call_errhandler(handles().world, error);
+  return error;
 }
 
 /// MPI starts the requests by `start`, and then tutti its own among them.
@@ -259,8 +259,9 @@ int start_requests(Start&& start, int count, const MPI_Request* requests) {
   if (is_ours && is_one_started(count, requests)) return refuse_request();
   const Passage passage;
   const int result = start();
-  if (is_ours && result == MPI_SUCCESS) start_persistent(count, requests);
-  return result;
+  if (!is_ours || result != MPI_SUCCESS) return result;
+  const int refused = start_persistent(count, requests);
+  return refused == MPI_SUCCESS ? MPI_SUCCESS : refuse_request(refused);
 }
 
 /// Tutti completes its requests, and then MPI finds nothing left to wait for in them.

@@ -239,7 +239,7 @@ void Interposer::forget(MPI_Comm handle) noexcept {
   forget_fast_ways();
   last_found_ = nullptr;
   std::unique_ptr<ProgramCommunicator> communicator = std::move(found->second);
-  communicator->free_way_for_long_blocks();
+  communicator->free_ways();
   if (communicator->is_adopted()) --adopted_;
   communicators_.erase(found);
   for (std::unique_ptr<ProgramCommunicator>& kept : kept_without_calls()) retire(std::move(kept));
@@ -276,6 +276,9 @@ PersistentOperations::Claimed Interposer::claim_persistent(ProgramCommunicator& 
   adopt_and_make(communicator, [&](Vote vote) {
     claimed = communicator.claim_persistent(key, has_room, context(), vote);
   });
+  if (settings_.mode == Mode::verify && claimed.slot != nullptr &&
+      !communicator.make_for_verify(*claimed.slot))
+    return {nullptr, PersistentOperations::Refusal::not_compared};
   return claimed;
 }
 

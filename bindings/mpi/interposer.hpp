@@ -40,7 +40,7 @@ enum class Reason : std::uint8_t {
   requests,        // too many persistent requests of the communicator
   no_progress,     // nonblocking, and MPI would not let tutti go on while it waits
   reported,        // TUTTI_MPI=report: tutti would take it
-  not_compared,    // TUTTI_MPI=verify, which does not know how to compare it
+  not_compared,    // TUTTI_MPI=verify, and MPI makes no communicator to do it on
 };
 inline constexpr std::size_t reason_count = static_cast<std::size_t>(Reason::not_compared) + 1;
 const char* name_of(Reason reason);
@@ -105,7 +105,7 @@ class Interposer {
   /// As ProgramCommunicator::make_operation.
   void make_operation(ProgramCommunicator& communicator, Shape& shape, bool is_in_place);
   void make_wanted_operations(ProgramCommunicator& communicator);
-  /// As ProgramCommunicator::claim_persistent.
+  /// As ProgramCommunicator::claim_persistent; with TUTTI_MPI=verify, the slot has a communicator.
   PersistentOperations::Claimed claim_persistent(ProgramCommunicator& communicator,
                                                  const ShapeKey& key, bool has_room);
 

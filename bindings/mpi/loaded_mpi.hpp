@@ -140,6 +140,7 @@
   X(Comm_rank)             \
   X(Comm_set_attr)         \
   X(Comm_set_errhandler)   \
+  X(Comm_set_name)         \
   X(Comm_size)             \
   X(Comm_split)            \
   X(Comm_test_inter)       \

@@ -1,6 +1,7 @@
 #include "persistent.hpp"
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct Persistent {
   Request request;  // what each start does
   PersistentOperations::Slot* slot;
   CallCounts* counts;
-  int tag;  // of its message
+  int tag;                          // of its message
+  std::optional<Call> of_mpi = {};  // with TUTTI_MPI=verify: the call on the slot's communicator
   bool is_freed = false;
 };
 
@@ -81,6 +83,10 @@ MPI_Request make_request(const Call& call, const Signature& signature,
                  .tag = tag});
   Request& request = made->request;
   request.persistent = made.get();
+  if (slot.for_verify != handles().no_comm) {
+    made->of_mpi = call;
+    made->of_mpi->communicator = slot.for_verify;
+  }
   hold_handles(request);
   ++communicator.calls_in_flight;
   own_mpi().Recv_init(nullptr, 0, handles().byte, 0, tag, all.itself, &request.handle);
@@ -112,6 +118,7 @@ bool leave_init(const Call& call, Reason reason) {
 Reason reason_of(PersistentOperations::Refusal why, const ProgramCommunicator& communicator) {
   if (communicator.passing() != Passing::no) return Reason::communicators;
   if (why == PersistentOperations::Refusal::requests) return Reason::requests;
+  if (why == PersistentOperations::Refusal::not_compared) return Reason::not_compared;
   return why == PersistentOperations::Refusal::later ? Reason::first_calls : Reason::refused;
 }
 
@@ -120,7 +127,6 @@ bool take(const Call& call, MPI_Request* request) {
   Interposer& interposed = interposer();
   const Admission admission = admit(call.collective, call.communicator, call.root);
   if (admission.communicator == nullptr) return leave_init(call, admission.why_left);
-  if (interposed.settings().mode == Mode::verify) return leave_init(call, Reason::not_compared);
   const Signature signature = signature_of(call);
   if (signature.is_left) return leave_init(call, signature.reason);
   if (interposed.reports()) return leave_init(call, Reason::reported);
@@ -193,14 +199,24 @@ bool is_one_started(int count, const MPI_Request* requests) noexcept {
   return false;
 }
 
-void start_persistent(int count, const MPI_Request* requests) noexcept {
+int start_persistent(int count, const MPI_Request* requests) noexcept {
+  int refused = MPI_SUCCESS;
   for (int i = 0; i < count; ++i) {
     Persistent* const persistent = find(requests[i]);
     if (persistent == nullptr) continue;
+    if (persistent->of_mpi) {
+      const int result = start_verification(*persistent->of_mpi, persistent->request);
+      if (result != MPI_SUCCESS) {
+        refused = result;
+        finish_persistent(*persistent);
+        continue;
+      }
+    }
     ++persistent->counts->taken;
     persistent->counts->bytes_taken += persistent->request.bytes;
     start_request(*persistent->slot->instance, persistent->request);
   }
+  return refused;
 }
 
 bool is_persistent_request(MPI_Request request) noexcept {

@@ -44,8 +44,9 @@ extern constinit std::size_t persistent_requests;
 
 /// Whether tutti is still busy with one of these requests, so that starting it again is wrong.
 bool is_one_started(int count, const MPI_Request* requests) noexcept;
-/// MPI has started the requests: tutti starts its own among them.
-void start_persistent(int count, const MPI_Request* requests) noexcept;
+/// MPI has started the requests: tutti starts its own among them.  With TUTTI_MPI=verify MPI may
+/// refuse what it has to do besides: such a request is complete, and the error is returned.
+int start_persistent(int count, const MPI_Request* requests) noexcept;
 bool is_persistent_request(MPI_Request request) noexcept;
 /// MPI has freed the request that had this handle.
 void forget_persistent(MPI_Request request) noexcept;

@@ -59,6 +59,12 @@ PersistentOperations::Claimed PersistentOperations::claim(MPI_Comm communicator,
   return {best};
 }
 
+void PersistentOperations::free_for_verify() noexcept {
+  for (Slot& slot : slots_)
+    if (!slot.is_used && slot.for_verify != handles().no_comm)
+      own_mpi().Comm_free(&slot.for_verify);
+}
+
 // All ranks are here, and none of them has a call of these operations in flight.
 void PersistentOperations::drop_spare(std::uint64_t unused) {
   std::vector<Slot*> spare;

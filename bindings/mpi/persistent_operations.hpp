@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "handles.hpp"
 #include "shape.hpp"
 
 namespace tutti::interposer {
@@ -29,8 +30,11 @@ class PersistentOperations {
     std::unique_ptr<Shape> instance;  // nullptr: it has no operation
     bool is_used = false;             // by a request of this rank
     std::uint64_t last_claim = 0;
+    /// With TUTTI_MPI=verify MPI does what its requests do on a communicator of the slot, because
+    /// ranks may start requests in any order.
+    MPI_Comm for_verify = handles().no_comm;
   };
-  enum class Refusal : std::uint8_t { no, later, requests, refused };
+  enum class Refusal : std::uint8_t { no, later, requests, refused, not_compared };
   struct Claimed {
     Slot* slot = nullptr;
     Refusal why_not = Refusal::no;
@@ -46,6 +50,8 @@ class PersistentOperations {
   Claimed claim(MPI_Comm communicator, const ShapeKey& key, const Allowed& allowed,
                 const std::function<void(Shape&)>& make);
   void clear() noexcept { slots_.clear(); }
+  /// Frees the communicators of slots without a request of this rank.
+  void free_for_verify() noexcept;
 
  private:
   void drop_spare(std::uint64_t unused);

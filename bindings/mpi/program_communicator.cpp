@@ -154,7 +154,10 @@ void ProgramCommunicator::make_operation(Shape& shape, Context* context, Vote vo
   if (!communicator_) return;
   drop_the_oldest(1, shape);
   try_to_make(shape, [&] {
-    if (shape.key.collective == Collective::gatherv) make_way_for_long_blocks();
+    if (shape.key.collective == Collective::gatherv && for_long_blocks_ == handles().no_comm) {
+      for_long_blocks_ = make_way();
+      if (for_long_blocks_ == handles().no_comm) throw_no_way_for_long_blocks();
+    }
     shape.operation.emplace(make(*communicator_, shape, is_in_place));
     shape.last_source = shape.last_target = nullptr;
     ++operations_;
@@ -247,31 +250,46 @@ void ProgramCommunicator::adopt(Context* context, Vote vote) {
   }
 }
 
-void ProgramCommunicator::make_way_for_long_blocks() {
+MPI_Comm ProgramCommunicator::make_way() {
   const MpiFunctions& mpi = own_mpi();
-  if (for_long_blocks_ != handles().no_comm) return;
-  if (has_no_way_for_long_blocks_) throw_no_way_for_long_blocks();
+  if (has_no_way_) return handles().no_comm;
   // A program that has used up what MPI has of communicators hears nothing of it.
   MPI_Errhandler of_program{};
   mpi.Comm_get_errhandler(handle_, &of_program);
   mpi.Comm_set_errhandler(handle_, handles().errors_return);
-  const int is_made = mpi.Comm_split(handle_, 0, rank_, &for_long_blocks_) == MPI_SUCCESS;
+  MPI_Comm way = handles().no_comm;
+  const int is_made = mpi.Comm_split(handle_, 0, rank_, &way) == MPI_SUCCESS;
   mpi.Comm_set_errhandler(handle_, of_program);
   mpi.Errhandler_free(&of_program);
   int are_all_made = 0;
   mpi.Allreduce(&is_made, &are_all_made, 1, handles().int32, handles().min, handle_);
   if (are_all_made == 0) {
     // A rank that has it cannot free it, which is collective; MPI_Finalize does.
-    for_long_blocks_ = handles().no_comm;
-    has_no_way_for_long_blocks_ = true;
-    throw_no_way_for_long_blocks();
+    has_no_way_ = true;
+    return handles().no_comm;
   }
-  mpi.Comm_set_errhandler(for_long_blocks_, handles().errors_return);
+  mpi.Comm_set_errhandler(way, handles().errors_return);
+  return way;
 }
 
-void ProgramCommunicator::free_way_for_long_blocks() noexcept {
+bool ProgramCommunicator::make_for_verify(PersistentOperations::Slot& slot) {
+  if (slot.for_verify == handles().no_comm) slot.for_verify = make_way();
+  if (slot.for_verify == handles().no_comm) {
+    slot.is_used = false;
+    return false;
+  }
+  // A difference is told with the program's name, also when its communicator is gone.
+  char name[MPI_MAX_OBJECT_NAME] = "";
+  int length = 0;
+  own_mpi().Comm_get_name(handle_, name, &length);
+  own_mpi().Comm_set_name(slot.for_verify, name);
+  return true;
+}
+
+void ProgramCommunicator::free_ways() noexcept {
   if (for_long_blocks_ != handles().no_comm) own_mpi().Comm_free(&for_long_blocks_);
   for_long_blocks_ = handles().no_comm;
+  persistent_.free_for_verify();
 }
 
 void ProgramCommunicator::give_up(Shape& shape) noexcept {

@@ -109,9 +109,13 @@ class ProgramCommunicator {
 
   /// By which MPI sends long blocks of a gatherv; made with the operation of the first one.
   MPI_Comm for_long_blocks() const noexcept { return for_long_blocks_; }
-  /// Collective, so that only the program's free of this communicator does it.  Where the program
-  /// frees none, MPI_Finalize does: at the end, ranks would free several in different orders.
-  void free_way_for_long_blocks() noexcept;
+  /// Makes the communicator of a slot that verify needs.  Collective; where MPI makes none on some
+  /// rank, all give the slot back and return false.
+  bool make_for_verify(PersistentOperations::Slot& slot);
+  /// Frees what MPI has for long blocks and for verify.  Collective, so that only the program's
+  /// free of this communicator does it.  Where the program frees none, or a persistent request
+  /// needs it still, MPI_Finalize does: later, ranks would free several in different orders.
+  void free_ways() noexcept;
 
   /// A nonblocking call is local: it wants operations, and the next blocking call on the
   /// communicator makes them.  All ranks are in the same call there, and have the same wishes.
@@ -124,8 +128,9 @@ class ProgramCommunicator {
   const Failure& failure() const noexcept { return communicator_->failure(); }
 
  private:
-  /// Collective; throws on all ranks or none.
-  void make_way_for_long_blocks();
+  /// Has MPI make a communicator of the same ranks.  Collective; MPI_COMM_NULL on all ranks where
+  /// MPI has failed on one, now or before.
+  MPI_Comm make_way();
   void adopt(Context* context, Vote vote);
   /// Makes room for so many more operations.
   void drop_the_oldest(std::size_t count, const Shape& but);
@@ -134,7 +139,7 @@ class ProgramCommunicator {
 
   MPI_Comm handle_;
   MPI_Comm for_long_blocks_ = handles().no_comm;
-  bool has_no_way_for_long_blocks_ = false;  // MPI has failed to make it, on some rank
+  bool has_no_way_ = false;  // MPI has failed to make a communicator, on some rank
   std::int32_t rank_ = 0;
   std::uint32_t rank_count_ = 0;
   Passing passing_ = Passing::no;

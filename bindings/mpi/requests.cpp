@@ -155,11 +155,11 @@ void finish_first(Shape& instance) {
     else
       std::memcpy(target, out, request->bytes);
   }
-  if (request->persistent != nullptr) return finish_persistent(*request->persistent);
   if (request->verification != nullptr) {
     request->verification->compare();
     delete std::exchange(request->verification, nullptr);
   }
+  if (request->persistent != nullptr) return finish_persistent(*request->persistent);
   release_handles(*request);
   --request->communicator->calls_in_flight;
   const MPI_Request handle = request->handle;
@@ -287,11 +287,7 @@ bool take(const Call& call, MPI_Request* request) {
                .shape = found.shape,
                .counts = &interposer().counts(call.collective)};
   if (interposer().settings().mode == Mode::verify) {
-    auto verification = std::make_unique<Verification>();
-    way.request.call = verification->begin(call, communicator);
-    way.request.buffers = buffers_of(way.request.call, communicator);
-    if (!verification->start_mpi(call)) return leave(call, Reason::undefined);
-    way.request.verification = verification.release();
+    if (start_verification(call, way.request) != MPI_SUCCESS) return leave(call, Reason::undefined);
   } else if (signature.is_predefined) {
     last = way;
   }
@@ -325,6 +321,15 @@ Request request_of(const Call& call, const Signature& signature, const ShapeKey&
       .handle = {},
       .persistent = nullptr,
       .verification = nullptr};
+}
+
+int start_verification(const Call& call, Request& request) {
+  auto verification = std::make_unique<Verification>();
+  request.call = verification->begin(call, *request.communicator);
+  request.buffers = buffers_of(request.call, *request.communicator);
+  const int result = verification->start_mpi(call);
+  if (result == MPI_SUCCESS) request.verification = verification.release();
+  return result;
 }
 
 void hold_handles(const Request& request) {

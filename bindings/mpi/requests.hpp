@@ -45,6 +45,11 @@ Request request_of(const Call& call, const Signature& signature, const ShapeKey&
 void hold_handles(const Request& request);
 void release_handles(Request& request);
 
+/// With TUTTI_MPI=verify, before a request is started: MPI does the call on the program's buffers,
+/// and the request does it on memory of a verification.  Returns what MPI says; where that is no
+/// success, nothing is started.
+int start_verification(const Call& call, Request& request);
+
 /// Starts it, or queues it behind what is in flight.
 void start_request(Shape& instance, Request& request) noexcept;
 

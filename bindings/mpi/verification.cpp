@@ -58,20 +58,20 @@ const void* block_in_target(const BlockCall& call, std::size_t rank) {
 
 }  // namespace
 
-void Verification::describe(Collective collective, MPI_Op op,
+void Verification::describe(Collective collective, MPI_Op op, MPI_Comm handle,
                             const ProgramCommunicator& communicator) {
   const CallCounts& counts = interposer().counts(collective);
   call_.collective = collective;
   call_.number = std::accumulate(counts.passed.begin(), counts.passed.end(), counts.taken) + 1;
   call_.rank = communicator.rank();
   call_.rank_count = communicator.rank_count();
-  call_.communicator = name_of_communicator(communicator.handle());
+  call_.communicator = name_of_communicator(handle);
   call_.is_moved = !combines(collective);
   call_.tolerance = tolerance_of(collective, op, call_.rank_count);
 }
 
 Call Verification::begin(const Call& call, const ProgramCommunicator& communicator) {
-  describe(call.collective, call.op, communicator);
+  describe(call.collective, call.op, call.communicator, communicator);
   const Collective collective = blocking(call.collective);
   Call own = call;
   if (collective == Collective::barrier) return own;
@@ -81,7 +81,7 @@ Call Verification::begin(const Call& call, const ProgramCommunicator& communicat
   if (combines(collective)) {
     own.source = buffers.source;
     look_at_operands(own.source, call.count);
-    if (is_nonblocking(call.collective) && own.source == call.target) {
+    if (collective != call.collective && own.source == call.target) {
       // MPI may write its result there before tutti has read.
       std::byte* const kept = lay_out(operands_, call.count);
       copy_elements(own.source, kept, call, true, false);
@@ -106,7 +106,7 @@ Call Verification::begin(const Call& call, const ProgramCommunicator& communicat
 
 BlockCall Verification::begin(const BlockCall& call, const BlockSignature& signature,
                               const ProgramCommunicator& communicator) {
-  describe(call.collective, call.op, communicator);
+  describe(call.collective, call.op, call.communicator, communicator);
   call_.type = call.target.type;
   const auto rank = static_cast<std::size_t>(call_.rank);
   const std::size_t rank_count = call_.rank_count;
@@ -163,7 +163,7 @@ BlockCall Verification::begin(const BlockCall& call, const BlockSignature& signa
 }
 
 BlockCall Verification::begin(const BlockCall& call, const ProgramCommunicator& communicator) {
-  describe(call.collective, call.op, communicator);
+  describe(call.collective, call.op, call.communicator, communicator);
   call_.type = call.target.type;
   const auto rank = static_cast<std::size_t>(call_.rank);
   const bool is_root = call_.rank == call.root;
@@ -233,24 +233,25 @@ void Verification::add_magnitudes(MPI_Comm communicator) {
                       communicator);
 }
 
-bool Verification::start_mpi(const Call& call) {
+int Verification::start_mpi(const Call& call) {
   const MpiFunctions& mpi = own_mpi();
+  const Collective collective = blocking(call.collective);
   const int count = static_cast<int>(call.count);
   MPI_Request request{};
   int result = MPI_SUCCESS;
-  if (call.collective == Collective::ibarrier)
+  if (collective == Collective::barrier)
     result = mpi.Ibarrier(call.communicator, &request);
-  else if (call.collective == Collective::iallreduce)
+  else if (collective == Collective::allreduce)
     result = mpi.Iallreduce(call.source, call.target, count, call.type, call.op, call.communicator,
                             &request);
-  else if (call.collective == Collective::ibroadcast)
+  else if (collective == Collective::broadcast)
     result = mpi.Ibcast(call.target, count, call.type, call.root, call.communicator, &request);
   else
     result = mpi.Ireduce(call.source, call.target, count, call.type, call.op, call.root,
                          call.communicator, &request);
-  if (result != MPI_SUCCESS) return false;
+  if (result != MPI_SUCCESS) return result;
   of_mpi_.push_back(request);
-  if (magnitudes_.empty()) return true;
+  if (magnitudes_.empty()) return MPI_SUCCESS;
   call_.magnitudes.resize(magnitudes_.size());
   result = mpi.Iallreduce(magnitudes_.data(), call_.magnitudes.data(),
                           static_cast<int>(magnitudes_.size()), handles().float64, handles().sum,
@@ -259,7 +260,7 @@ bool Verification::start_mpi(const Call& call) {
     of_mpi_.push_back(request);
   else
     has_failed_ = true;
-  return true;
+  return MPI_SUCCESS;
 }
 
 bool Verification::is_mpi_done() noexcept {

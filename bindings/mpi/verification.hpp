@@ -28,9 +28,9 @@ class Verification {
   /// A sum over the ranks says how large a difference may be.  Collective.
   void add_magnitudes(MPI_Comm communicator);
 
-  /// Starts a nonblocking call of MPI's on the program's buffers, and its magnitudes.  False if
-  /// MPI refuses it.
-  bool start_mpi(const Call& call);
+  /// Starts a nonblocking call of MPI's on the program's buffers, and its magnitudes.  Returns what
+  /// MPI says of the former.
+  int start_mpi(const Call& call);
   /// Whether MPI has done it; to be asked until it has.
   bool is_mpi_done() noexcept;
 
@@ -38,7 +38,8 @@ class Verification {
   void compare() const;
 
  private:
-  void describe(Collective collective, MPI_Op op, const ProgramCommunicator& communicator);
+  void describe(Collective collective, MPI_Op op, MPI_Comm handle,
+                const ProgramCommunicator& communicator);
   void look_at_operands(const void* source, std::int64_t count);
   /// Room for so many elements of the call's type, from the first byte of one to the last of
   /// another; where the first one is.

@@ -1,6 +1,6 @@
 /* An MPI that errs, where a program asks for it: of numbers of MPI_SHORT that are passed on, one
- * comes out too large.  It is linked in front of MPI, and libtutti-mpi finds its functions as MPI's
- * own. */
+ * comes out too large, and some calls it refuses.  It is linked in front of MPI, and
+ * libtutti-mpi finds its functions as MPI's own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
@@ -10,6 +10,8 @@
 
 extern int erring_at;
 int erring_at = -1; /* in which number of its target this rank's MPI errs; none */
+extern int refuses_calls;
+int refuses_calls = 0; /* whether this rank's MPI makes no communicator, and starts no MPI_Ibcast */
 
 static void err(int result, void* target, MPI_Datatype type) {
   if (result == MPI_SUCCESS && erring_at >= 0 && type == MPI_SHORT) ++((short*)target)[erring_at];
@@ -70,6 +72,7 @@ static int err_before(int (*ibcast)(void*, int, MPI_Datatype, int, MPI_Comm, MPI
                       void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
                       MPI_Request* request) {
   static short sent[64];
+  if (refuses_calls) return MPI_ERR_OTHER;
   if (erring_at >= 0 && type == MPI_SHORT) {
     memcpy(sent, buffer, (size_t)count * sizeof *sent);
     ++sent[erring_at];
@@ -86,3 +89,14 @@ static int err_before(int (*ibcast)(void*, int, MPI_Datatype, int, MPI_Comm, MPI
   }
 ERRING_BEFORE(MPI_Ibcast)
 ERRING_BEFORE(PMPI_Ibcast)
+
+/* The other ranks have the communicator. */
+#define REFUSING(symbol)                                          \
+  int symbol(MPI_Comm comm, int color, int key, MPI_Comm* made) { \
+    static int (*next)(MPI_Comm, int, int, MPI_Comm*);            \
+    if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #symbol); \
+    const int result = next(comm, color, key, made);              \
+    return refuses_calls ? MPI_ERR_OTHER : result;                \
+  }
+REFUSING(MPI_Comm_split)
+REFUSING(PMPI_Comm_split)

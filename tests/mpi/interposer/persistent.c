@@ -1,5 +1,6 @@
 /* Persistent collectives: their results, by whatever function they are completed; requests among
- * others of MPI's; what a program may free, and in which order; and that starts are taken. */
+ * others of MPI's; what a program may free, and in which order; and that starts are taken.
+ * persistent by_mpi: MPI does everything, too, which takes its time. */
 #include "persistent_names.h"
 
 #include <stddef.h>
@@ -25,6 +26,7 @@ static MPI_Comm communicator;
 static int rank, ranks;
 /* MPICH's ranks that share CPUs take some 10 ms for each of its calls: some things are left out. */
 static int is_slow;
+static int is_verified;
 
 static void check_taken(const char* function, unsigned long long before, int starts) {
   CHECK(ranks == 1 || calls_taken(function) == before + (unsigned long long)starts,
@@ -261,10 +263,40 @@ static void orders(void) {
   for (int i = 0; i < 2 * each; ++i) MPI_Request_free(&requests[(i + 5 * rank) % (2 * each)]);
 }
 
+/* A request that is freed while it is active; its buffers stay.  And others, whose communicator is
+ * freed, too. */
+static void freed(void) {
+  if (ranks == 1) return; /* tutti allows it, MPI does not */
+  static double mine;
+  static volatile double all;
+  mine = rank;
+  all = -1;
+  MPI_Request request;
+  MPI_Allreduce_init(&mine, (double*)&all, 1, MPI_DOUBLE, MPI_SUM, communicator, MPI_INFO_NULL,
+                     &request);
+  if (rank == 0) usleep(500);
+  MPI_Start(&request);
+  MPI_Request_free(&request);
+  for (int flag = 0; all != sum_of(0, 0);)
+    MPI_Iprobe(MPI_ANY_SOURCE, 99, communicator, &flag, MPI_STATUS_IGNORE);
+  /* Ranks free it before their communicator, and after it. */
+  for (int round = 0; round < 4; ++round) {
+    MPI_Comm copy;
+    MPI_Comm_dup(communicator, &copy);
+    MPI_Allreduce_init(&mine, (double*)&all, 1, MPI_DOUBLE, MPI_SUM, copy, MPI_INFO_NULL, &request);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (rank == round % ranks) MPI_Request_free(&request);
+    MPI_Comm_free(&copy);
+    if (rank != round % ranks) MPI_Request_free(&request);
+  }
+}
+
 /* Many requests, one after the other: what was made for one is used for the next, or goes.  All of
  * it together would not fit into tutti's memory. */
 static void one_after_the_other(void) {
-  enum { requests = only_wait ? 200 : 1000, count = only_wait ? 65536 : 16384 };
+  enum { count = only_wait ? 65536 : 16384 };
+  const int requests = is_verified ? 20 : only_wait ? 200 : 1000;
   static double mine[count], all[count];
   const unsigned long long before = calls_taken("MPI_Allreduce_init");
   for (int i = 0; i < requests; ++i) {
@@ -402,6 +434,7 @@ static void all_of_it(MPI_Comm which) {
   users_operator();
   mixed();
   orders();
+  freed();
 #if MPI_VERSION >= 4
   large_counts();
 #endif
@@ -409,6 +442,7 @@ static void all_of_it(MPI_Comm which) {
 
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
+  is_verified = argument_count > 1; /* "by_mpi" */
 #ifndef OPEN_MPI
   is_slow = ranks_of(MPI_COMM_WORLD) > sysconf(_SC_NPROCESSORS_ONLN);
 #endif

@@ -1,13 +1,16 @@
 /* Calls of which tutti and MPI come to the same, although neither the order of operands nor what
  * lies between elements is the same; verify.sh runs it with TUTTI_MPI=verify.
  * verified unsteady: others, by an operator that never comes to the same.
- * verified erring: others, in the last of which MPI errs (erring.c). */
+ * verified erring: others, in the last of which MPI errs (erring.c).
+ * verified persistent: persistent requests by such an operator, and what
+ * MPI refuses of them. */
 #include <complex.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "check.h"
+#include "persistent_names.h"
 
 enum { calls = 5 }; /* the first of which are left to MPI */
 static int rank, ranks;
@@ -333,6 +336,57 @@ static void erring(void) {
   erring_at = -1;
 }
 
+/* Ranks start requests in different orders, and their communicator is gone. */
+extern int refuses_calls;
+static void persistent(void) {
+#if HAS_PERSISTENT
+  enum { kinds = 3 };
+  MPI_Op op;
+  MPI_Comm copy;
+  MPI_Request requests[kinds], left;
+  int number = 1, sum = 0;
+  double real = 1, real_sum = 0, all = 0;
+  short word = 0;
+  MPI_Op_create(add_unsteadily, 1, &op);
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  MPI_Comm_set_name(copy, "everybody");
+  MPI_Allreduce_init(&number, &sum, 1, MPI_INT, op, copy, MPI_INFO_NULL, &requests[0]);
+  MPI_Reduce_init(&real, &real_sum, 1, MPI_DOUBLE, op, 0, copy, MPI_INFO_NULL, &requests[1]);
+  MPI_Bcast_init(&word, 1, MPI_SHORT, 1, copy, MPI_INFO_NULL, &requests[2]);
+  MPI_Op_free(&op);
+  refuses_calls = rank == 1;
+  MPI_Allreduce_init(&real, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &left);
+  refuses_calls = 0;
+  MPI_Comm_free(&copy);
+  for (int call = 0; call < 2; ++call) {
+    word = (short)(rank == 1 ? 7 : -1);
+    erring_at = call == 1 && rank == 1 ? 0 : -1; /* the root's MPI sends something else */
+    for (int i = 0; i < kinds; ++i) MPI_Start(&requests[(i + rank) % kinds]);
+    erring_at = -1;
+    MPI_Waitall(kinds, requests, MPI_STATUSES_IGNORE);
+    if (rank != 1) CHECK(word == 7 + call, "%d", word);
+  }
+  /* What MPI refuses it says when a request is started, which is inactive then. */
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  refuses_calls = 1;
+  CHECK(MPI_Start(&requests[2]) == MPI_ERR_OTHER, "MPI_Start has no error");
+  refuses_calls = 0;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
+  word = (short)(rank == 1 ? 9 : -1);
+  MPI_Start(&requests[2]);
+  MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
+  CHECK(word == 9, "%d", word);
+  MPI_Start(&left);
+  MPI_Wait(&left, MPI_STATUS_IGNORE);
+  CHECK(all == ranks, "%g", all);
+  for (int i = 0; i < kinds; ++i) MPI_Request_free(&requests[i]);
+  MPI_Request_free(&left);
+#else
+  printf("this MPI has no persistent collectives\n");
+#endif
+}
+
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
   rank = rank_in(MPI_COMM_WORLD);
@@ -342,6 +396,8 @@ int main(int argument_count, char** arguments) {
     unsteady();
   } else if (strcmp(what, "erring") == 0) {
     erring();
+  } else if (strcmp(what, "persistent") == 0) {
+    persistent();
   } else {
     for (int call = 0; call < calls; ++call) {
       sums(call);
