@@ -252,7 +252,8 @@ void outgrow(const FramedWay& way) {
   end_operation(way);
 }
 
-/// A gatherv scores on until its root tells the others, but forgets what was long ago.
+/// The score of a gatherv goes on changing until its root tells the others.  It has an upper limit,
+/// so that long calls of long ago are forgotten.
 void add_to_score(Shape& shape, bool is_long) noexcept {
   if (is_long)
     shape.long_score = std::min(shape.long_score + 2, 2 * long_score_max);
@@ -368,8 +369,9 @@ int move_long(const LongBlock& from, const LongBlock& to, const FramedWay& way) 
                             way.for_long_blocks, MPI_STATUS_IGNORE);
 }
 
-/// The root has the frames of all ranks, and MPI brings the long blocks.  Without a side nobody
-/// wants them; then they are truncated.  It receives one after the other, because MPICH reports an
+/// Takes the blocks of all ranks out of their frames, and receives the long ones by MPI.  If the
+/// root's arguments are wrong, `side` is null: long blocks are received without room for them, so
+/// that their senders do not wait.  They are received one after the other, because MPICH reports an
 /// error of MPI_Wait to MPI_COMM_WORLD.
 void take_gathered(std::byte* frames, Side* side, Side* own, const FramedWay& way, Run& run) {
   Shape& shape = *way.shape;

@@ -28,9 +28,9 @@ inline constexpr std::size_t large_frame_bytes = 256;
 inline constexpr std::size_t frame_header_bytes = sizeof(std::uint64_t);
 inline constexpr std::size_t framed_bytes_max = large_frame_bytes - frame_header_bytes;
 
-/// A kind scores 2 for a call with long blocks, and loses 1 for another one.  With so many all
-/// further calls are left to MPI: after eight long calls in a row, and some time after more than a
-/// third of the calls are long.
+/// Each kind has a score: a call with long blocks adds 2, and any other call takes 1 away.  When it
+/// reaches this number, all further calls of the kind are left to MPI.  That happens after eight
+/// long calls in a row, or some time after more than a third of the calls are long.
 inline constexpr std::uint32_t long_score_max = 16;
 
 /// Bytes of a block without gaps, of a rank for itself or another one; nothing if it is too long.
