@@ -16,8 +16,9 @@
 //     state = left (release)                reads the state (acquire)
 //     the process ends
 //
-// Whoever sees that a process has ended sees all that it has stored before, as the kernel orders
-// both.  Who reads `left` while the process still runs also sees the messages before it.
+// A rank that sees that a process has ended also sees all that this process has stored before, as
+// the kernel orders both.  Who reads `left` while the process still runs also sees the messages
+// before it.
 #pragma once
 
 #include <array>

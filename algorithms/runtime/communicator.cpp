@@ -8,7 +8,6 @@
 #include <cstring>
 #include <map>
 #include <new>
-#include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/cpu_set.hpp>
@@ -82,11 +81,6 @@ std::uint64_t id_of(std::span<const Introduction> all) {
     hash.add(rank.communicators_made);
   }
   return hash.value() | 1;  // never 0
-}
-
-std::uint64_t random_nonce() {
-  std::random_device source;
-  return std::uint64_t{source()} << 32 | source() | 1;  // not 0, which says none
 }
 
 /// Where the ranks of each host may run, across namespaces.
@@ -179,7 +173,7 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
 
 Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
     : context(owner),
-      watched(std::make_unique<runtime::WatchedExchange>(given, random_nonce())),
+      watched(std::make_unique<runtime::WatchedExchange>(given, runtime::random_key())),
       exchange(*watched) {
   introduce({});
 }

@@ -27,16 +27,16 @@ static_assert(runtime::ActivityBoard::offset >= shm::SleepBoard::offset + sizeof
 static_assert(runtime::ActivityBoard::offset + sizeof(runtime::ActivityBoard) <=
               verbs::Arena::header_bytes);
 
-std::uint64_t random_key() {
-  std::random_device source;
-  return std::uint64_t{source()} << 32 | source() | 1;  // not 0, which says nobody
-}
-
 }  // namespace
+
+std::uint64_t runtime::random_key() {
+  std::random_device source;
+  return std::uint64_t{source()} << 32 | source() | 1;
+}
 
 Context::Implementation::Implementation(const ContextOptions& given)
     : settings(runtime::context_settings(given)),
-      process_key(random_key()),
+      process_key(runtime::random_key()),
       fabric({.device = settings.device,
               .arena_bytes = settings.arena_bytes,
               .bytes_besides = runtime::staging_bytes(settings.arena_bytes),

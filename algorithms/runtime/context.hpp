@@ -31,8 +31,10 @@
 namespace tutti {
 
 namespace runtime {
+/// A number that no other process draws, never 0, which says nobody.
+std::uint64_t random_key();
 class Liveness;
-}
+}  // namespace runtime
 
 struct TUTTI_HIDDEN Context::Implementation {
   explicit Implementation(const ContextOptions& given);

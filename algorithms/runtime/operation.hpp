@@ -125,7 +125,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// Whether this is a forked child of the process that made it.
   bool is_inherited() const noexcept { return communicator.context.mark.is_inherited(); }
   std::uint32_t round() const noexcept;
-  /// What is needed before the next step.
+  /// Returns the rank that has to do something before the next step, and the position.
   runtime::Awaited awaited() const noexcept;
   std::uint64_t position() const noexcept {
     return (execution.sequence << 24) + execution.next + 1 + (ring() ? ring()->position() : 0);

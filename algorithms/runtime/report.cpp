@@ -245,7 +245,7 @@ std::string errors_text(std::uint64_t count) {
   return count == 0 ? "" : "  completions with an error: " + std::to_string(count) + "\n";
 }
 
-/// Whoever leaves in good order may break connections, too, which is no failure.
+/// A rank that leaves in good order may break connections, too, which is no failure.
 bool has_completion_error(const Communicator::Implementation& communicator) {
   return communicator.failed() && communicator.completion_error.has_value();
 }

@@ -1,6 +1,6 @@
-// What is seen of an operation from outside its calls: its record, what its calls move, whom it
-// waits for, and its trace.  Apart from operation.cpp, so that the compiler treats the calls there
-// as if there were nothing else.
+// Other code than its calls looks at an operation by what is here: its record, the bytes that its
+// calls move, the rank that it waits for, and its trace.  This is apart from operation.cpp, so that
+// the compiler treats the calls there as if there were nothing else.
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -99,18 +99,19 @@ struct Sides {
 };
 
 Sides sides_of(const BlockCall& call, bool is_root) {
-  const Side target = {.address = call.target.address,
-                       .type = call.target.type,
-                       .count = call.target.count,
-                       .counts = call.counts,
-                       .displacements = call.displacements,
-                       .has_all = call.collective != Collective::scatterv};
-  const Side source = {.address = call.source.address,
-                       .type = call.source.type,
-                       .count = call.source.count,
-                       .counts = call.source_counts,
-                       .displacements = call.source_displacements,
-                       .has_all = call.collective != Collective::gatherv};
+  const auto side_of = [](const auto& blocks, const Numbers& counts, const Numbers& displacements,
+                          bool has_all) {
+    return Side{.address = blocks.address,
+                .type = blocks.type,
+                .count = blocks.count,
+                .counts = counts,
+                .displacements = displacements,
+                .has_all = has_all};
+  };
+  const Side target = side_of(call.target, call.counts, call.displacements,
+                              call.collective != Collective::scatterv);
+  const Side source = side_of(call.source, call.source_counts, call.source_displacements,
+                              call.collective != Collective::gatherv);
   const bool is_in_place = call.source.address == MPI_IN_PLACE;
   if (call.collective == Collective::alltoallv)
     return {is_in_place ? target : source, target, is_in_place};

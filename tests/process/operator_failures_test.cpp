@@ -260,7 +260,7 @@ TEST(OperatorFailures, of_a_stale_synchronous_allreduce_are_told) {
                      shape, "allreduce_ssp #1, call ");
 }
 
-// Whoever only tests hears of it, too.
+// A rank that never waits, but only tests, hears of it, too.
 TEST(OperatorFailures, are_heard_by_ranks_that_only_test) {
   const Shape shape{.ranks = 3, .ranks_per_node = 3, .elements = 1};
   expect_one_message(
