@@ -102,6 +102,10 @@ struct ContextOptions {
   /// Within which time a rank that waits finds out that a process of its host has died, and tells
   /// the others there: 10 ms to an hour.  Ranks may differ.  Default: 1 s.
   std::optional<Timeout> detection_bound = {};
+  /// Whether Communicator::shrink() can be called later.  Each rank then listens at a TCP port of
+  /// its own, from when a communicator is made until it and all that it was shrunk to are
+  /// destroyed.  Must be equal on all ranks.  Default: false.
+  std::optional<bool> shrinkable = {};
   std::optional<ConnectBy> connect = {};  // alike on all ranks; default: exchange
   std::optional<Notify> notify = {};      // alike on all ranks; default: immediate
   std::optional<WaitPolicy> wait = {};    // of this context; default: automatic
@@ -229,6 +233,31 @@ class TUTTI_EXPORT Communicator {
   /// within twice the detection bound (docs/guarantees.md).  Over an exchange without a side
   /// channel, those of this host do, and the others time out instead.
   void abort() noexcept;
+
+  /// Makes a communicator of the ranks of this one that are still there, in their order here, over
+  /// the same context.  Collective among these ranks: each has to call it, and waits for all others
+  /// that have neither died nor destroyed this communicator.  All survivors get the same ranks, also
+  /// if more die meanwhile; a rank that dies after it has taken part may still be among them, and is
+  /// then found as in any communicator.  A rank that has got such a communicator calls shrink() of
+  /// that one, and meets those there that are still in this call.
+  ///
+  /// This communicator is best destroyed afterwards, with its operations; if it has not failed it
+  /// stays usable.  The new one has an exchange of its own, over TCP, and borrows neither this one
+  /// nor its exchange.
+  ///
+  /// Needs ContextOptions::shrinkable.  Throws Error: timed_out, with the ranks that did not come
+  /// and whose processes may still be there (they may be stopped, slow, or elsewhere in their
+  /// program); invalid_argument without that option; system.
+  Communicator shrink(Timeout timeout);
+
+  /// Ends all calls in flight of this communicator's operations, on all ranks together: for ranks
+  /// whose wait() has timed out because one of them was late, and who do not want its result any
+  /// more.  Collective: also the ranks whose own calls have finished, or were never started, call
+  /// it.  Each step waits for at most the set-up timeout.  Afterwards no operation is in flight, and
+  /// all can be started again, as if they had just been made; the targets of calls that were in
+  /// flight have undefined content, and no process writes them any more.  Throws Error, as making an
+  /// operation does: timed_out with the ranks that did not come, peer_failed.
+  void cancel();
 
   /// Out of band, no rank returns before all have entered.  Collective.  Slow; for set-up and
   /// tests. Throws Error.
