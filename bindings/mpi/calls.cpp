@@ -15,24 +15,43 @@
 namespace tutti::interposer {
 namespace {
 
-void run_call(const FastWay& way, Collective collective, const void* source,
-              void* target) noexcept {
-  Shape& shape = *way.shape;
+void count_taken(const FastWay& way) noexcept {
   ++way.counts->taken;
   way.counts->bytes_taken += way.bytes;
-  const Buffers buffers = buffers_of(collective, way.is_root, source, target);
-  if (way.is_staged)
-    run_staged(shape, way.bytes, buffers.source, buffers.target, way.communicator);
-  else if (collective == Collective::broadcast)
-    run(shape, target, target, way.communicator);
-  else
-    run(shape, buffers.source, buffers.target, way.communicator);
 }
 
+Buffers buffers_of_run(Collective collective, bool is_root, const void* source,
+                       void* target) noexcept {
+  if (collective == Collective::broadcast) return {target, target};
+  return buffers_of(collective, is_root, source, target);
+}
+
+void run_call(const FastWay& way, Collective collective, const void* source,
+              void* target) noexcept {
+  count_taken(way);
+  if (way.is_staged) {
+    const Buffers buffers = buffers_of(collective, way.is_root, source, target);
+    run_staged(*way.shape, way.bytes, buffers.source, buffers.target, way.communicator);
+    return;
+  }
+  const Buffers buffers = buffers_of_run(collective, way.is_root, source, target);
+  run(*way.shape, buffers.source, buffers.target, way.communicator);
+}
+
+/// Counts while the messages are on their way, so that it costs no time.
 void run_again(const FastWay& way, Collective collective, const void* source,
                void* target) noexcept {
-  way.shape->count_call();
-  run_call(way, collective, source, target);
+  Shape& shape = *way.shape;
+  if (way.is_staged) {
+    shape.count_call();
+    run_call(way, collective, source, target);
+    return;
+  }
+  const Buffers buffers = buffers_of_run(collective, way.is_root, source, target);
+  const Status begun = begin(shape, buffers.source, buffers.target);
+  shape.count_call();
+  count_taken(way);
+  end(shape, way.communicator, begun);
 }
 
 /// Takes a call on a communicator of which calls are taken, or leaves it.

@@ -90,6 +90,13 @@ template <class Take, class... Arguments>
   return result;
 }
 
+/// Likewise.  It is a function of its own so that a call which is the one before again saves no
+/// registers for it.
+template <const MpiFunctions& (*mpi)(), auto function, auto take, class... Words>
+[[gnu::noinline]] int take_anew_or_pass(Words... words) {
+  return take_or_pass(take, mpi().*function, words...);
+}
+
 }  // namespace
 
 // Parameters and arguments of a function that has so many.
@@ -131,7 +138,7 @@ template <class Take, class... Arguments>
 #define TUTTI_TAKE_AGAIN_OR_TAKE(mpi, name, collective, ...)                            \
   if (Again<decltype(MpiFunctions::name)>::takes(take_again_##collective, __VA_ARGS__)) \
     return MPI_SUCCESS;                                                                 \
-  return take_or_pass(take_##collective, mpi().name, __VA_ARGS__);
+  return take_anew_or_pass<mpi, &MpiFunctions::name, take_##collective>(__VA_ARGS__);
 #define TUTTI_TAKE(mpi, name, collective, ...) \
   return take_or_pass(take_##collective, mpi().name, __VA_ARGS__);
 

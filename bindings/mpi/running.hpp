@@ -26,17 +26,24 @@ inline constexpr Timeout before_mpi = std::chrono::microseconds(1);
 inline constexpr Timeout between_mpi = std::chrono::microseconds(20);
 void end_run_slow(Shape& shape, MPI_Comm communicator, Status status) noexcept;
 
-/// Runs the shape's operation to its end, and lets MPI go on meanwhile.  A failure ends the job, as
-/// MPI does when a rank dies.
-inline void run(Shape& shape, const void* source, void* target, MPI_Comm communicator) noexcept {
+/// Starts the shape's operation.
+inline Status begin(Shape& shape, const void* source, void* target) noexcept {
   Operation& operation = *shape.operation;
   const bool is_same = source == shape.last_source && target == shape.last_target;
+  const Status status = is_same ? operation.start() : operation.start(source, target);
   shape.last_source = source;
   shape.last_target = target;
-  Status status = is_same ? operation.start() : operation.start(source, target);
-  if (status == Status::ok) status = operation.wait(before_mpi);
+  return status;
+}
+/// Goes on with what begin() has returned until the operation has ended, and lets MPI go on
+/// meanwhile.  A failure ends the job, as MPI does when a rank dies.
+inline void end(Shape& shape, MPI_Comm communicator, Status begun) noexcept {
+  const Status status = begun == Status::ok ? shape.operation->wait(before_mpi) : begun;
   if (status != Status::ok) [[unlikely]]
     end_run_slow(shape, communicator, status);
+}
+inline void run(Shape& shape, const void* source, void* target, MPI_Comm communicator) noexcept {
+  end(shape, communicator, begin(shape, source, target));
 }
 
 /// Runs it on buffers of the shape, for calls with fewer elements than the operation.  The first
