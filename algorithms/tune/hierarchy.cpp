@@ -112,7 +112,12 @@ bool is_worth_lanes(const Query& query) {
 /// The hierarchy by a rule of payload and shape.
 Hierarchy hierarchy_by_rule(const Query& query) {
   const bool is_one_node = query.topology.is_one_node();
-  if (query.request.collective == Collective::barrier || query.request.bytes() < lanes_from_bytes)
+  // Lanes take a round more than a flat schedule, and each rank waits for its turn in it
+  // (docs/performance.md).
+  constexpr std::size_t lanes_from_bytes_by_turns = 32u << 10;
+  const bool by_turns = is_one_node && query.topology.shares_cpus;
+  if (query.request.collective == Collective::barrier ||
+      query.request.bytes() < (by_turns ? lanes_from_bytes_by_turns : lanes_from_bytes))
     return is_one_node || !why_not_hierarchy(query, Hierarchy::leader).empty() ? Hierarchy::flat
                                                                                : Hierarchy::leader;
   return is_worth_lanes(query) ? Hierarchy::lanes : Hierarchy::flat;

@@ -96,6 +96,15 @@ std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count) 
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
 }
 
+/// Whether the root of a reduce takes what all others of its node send.  Where four or more of them
+/// share CPUs, each level of a tree would wait for turns of the scheduler (docs/performance.md).
+bool is_flat_reduce(const Query& query) {
+  constexpr std::size_t bytes_max = 16u << 10;
+  constexpr std::uint32_t ranks_min = 4;
+  return query.topology.shares_cpus && query.topology.is_one_node() &&
+         query.topology.rank_count >= ranks_min && query.request.bytes() <= bytes_max;
+}
+
 /// The tree over the nodes; one that is named, over the ranks of the only node, too.
 plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count = 1) {
   const CollectiveRequest& request = query.request;
@@ -123,8 +132,8 @@ plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count =
   }
   const std::uint32_t largest = query.topology.largest_node();
   const bool by_rule = !is_named || tree == Tree::knomial;
-  if (is_broadcast(query) && (by_rule || node_count > 1) && largest > 1 &&
-      largest <= flat_ranks_max)
+  const bool is_flat = is_broadcast(query) || is_flat_reduce(query);
+  if (is_flat && (by_rule || node_count > 1) && largest > 1 && largest <= flat_ranks_max)
     fans.in_node = {largest - 1};
   return fans;
 }
