@@ -205,9 +205,9 @@ class Chooser {
       : request_(request),
         topology_(topology),
         faster_by_bits_(excess_bits(network, request, topology)),
-        network_(faster_by_bits_ == 0 ? network : faster(network, faster_by_bits_)) {}
+        network_(faster(by_turns(network, topology), faster_by_bits_)) {}
   Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge)
-      : Chooser(request, topology, by_turns(knowledge.machine.network(), topology)) {
+      : Chooser(request, topology, knowledge.machine.network()) {
     machine_ = words_of(knowledge.machine);
     // Where ranks share CPUs, nothing is raced.
     corrections_ = topology.shares_cpus ? nullptr : &knowledge.corrections;

@@ -229,6 +229,33 @@ TEST(Selection, lanes_are_worth_their_messages) {
   EXPECT_EQ(allreduce_plan(Rank{0}, 32, asked).parts, 3);
 }
 
+TEST(Selection, ranks_of_a_node_that_share_cpus_wait_for_few_turns) {
+  CollectiveRequest asked{
+      .collective = Collective::allreduce,
+      .reduction = {.element_bytes = 1, .properties = {.commutative = true, .exact = true}}};
+  const auto chosen = [&](std::uint32_t ranks, bool shares_cpus, std::size_t bytes) {
+    asked.element_count = bytes;
+    const Topology topology{
+        .rank_count = ranks, .node_of = nodes_of(1, ranks), .shares_cpus = shares_cpus};
+    return plan_for(asked, topology, Rank{0}, fdr);
+  };
+  EXPECT_EQ(chosen(8, true, 8).per_round, plan::PerRound{7});
+  EXPECT_EQ(chosen(8, true, 4096).per_round, plan::PerRound{7});
+  EXPECT_GT(chosen(8, false, 4096).per_round.size(), 1u);
+  EXPECT_TRUE(chosen(8, false, 16384).algorithm.starts_with("lanes/"));
+  EXPECT_FALSE(chosen(8, true, 16384).algorithm.starts_with("lanes/"));
+  EXPECT_TRUE(chosen(8, true, 32768).algorithm.starts_with("lanes/"));
+
+  asked.collective = Collective::reduce;
+  asked.root = Rank{0};
+  EXPECT_EQ(chosen(8, true, 8).algorithm, "flat_tree");
+  EXPECT_EQ(chosen(8, true, 16384).algorithm, "flat_tree");
+  EXPECT_EQ(chosen(8, true, 16385).algorithm, "binomial_tree");
+  EXPECT_EQ(chosen(3, true, 8).algorithm, "binomial_tree");
+  EXPECT_EQ(chosen(17, true, 8).algorithm, "binomial_tree");
+  EXPECT_NE(chosen(8, false, 8).algorithm, "flat_tree");
+}
+
 TEST(Selection, a_contexts_vector_is_one_of_all_ranks) {
   const std::vector<Node> blocks = nodes_of(3, 4);
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
