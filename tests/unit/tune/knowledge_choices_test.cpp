@@ -462,9 +462,9 @@ TEST(Choosing, of_thousands_of_ranks_looks_at_few_candidates) {
 #else
 #define TUTTI_TEST_HAS_FEATURE(name) 0
 #endif
-#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||     \
-    TUTTI_TEST_HAS_FEATURE(address_sanitizer) || TUTTI_TEST_HAS_FEATURE(thread_sanitizer) || \
-    TUTTI_TEST_HAS_FEATURE(memory_sanitizer)
+#if !defined(NDEBUG) || defined(TUTTI_TEST_EMULATED) || defined(__SANITIZE_ADDRESS__) || \
+    defined(__SANITIZE_THREAD__) || TUTTI_TEST_HAS_FEATURE(address_sanitizer) ||         \
+    TUTTI_TEST_HAS_FEATURE(thread_sanitizer) || TUTTI_TEST_HAS_FEATURE(memory_sanitizer)
 constexpr std::chrono::milliseconds choosing_max{400};
 #else
 constexpr std::chrono::milliseconds choosing_max{10};
