@@ -285,6 +285,17 @@ void Connections::supersede(Connection& connection) noexcept {
   if (connection.is_left_over()) close(connection);
 }
 
+void Connections::forget_failed(std::span<const std::uint64_t> ended) noexcept {
+  for (Connection& connection : connections_) {
+    const bool has_ended =
+        std::find(ended.begin(), ended.end(), connection.process) != ended.end();
+    if (!connection.pair || (!connection.failed && !has_ended)) continue;
+    leave_to_peer(connection);
+    forget_process(connection);
+    if (connection.users == 0) close(connection);
+  }
+}
+
 void Connections::leave_to_peer(Connection& connection) noexcept {
   connection.left = true;
   connection.peer_closed = true;
