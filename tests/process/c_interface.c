@@ -326,6 +326,9 @@ static void exact_sums(const place* here) {
 static void parts_and_segments(const place* here) {
   tutti_failure failure;
   tutti_communicator* part = NULL;
+  REFUSED(tutti_communicator_shrink(here->communicator, 0, &part, &failure),
+          "shrink: this communicator cannot be shrunk; set TUTTI_SHRINKABLE=1");
+  REFUSED(tutti_communicator_shrink(here->communicator, 0, NULL, &failure), "survivors NULL: ");
   tutti_operation* operation = NULL;
   const int32_t color = here->self == 0 ? TUTTI_NO_COLOR : here->self % 2;
   CHECK(tutti_communicator_split(here->communicator, color, -here->self, &part, &failure) ==
@@ -617,6 +620,36 @@ static int giving_up(tutti_exchange* exchange, void* unused) {
   return failures != 0;
 }
 
+/* One leaves, and the others go on without it. */
+static int going_on(tutti_exchange* exchange, void* unused) {
+  (void)unused;
+  failures = 0;
+  tutti_failure failure;
+  const tutti_context_options options = {.struct_size = sizeof options,
+                                         .device = "soft0",
+                                         .arena_bytes = 4 << 20,
+                                         .shrinkable = TUTTI_YES};
+  tutti_context* context = NULL;
+  tutti_communicator *all = NULL, *survivors = NULL;
+  tutti_operation* operation = NULL;
+  if (tutti_context_create(&options, &context, &failure) != TUTTI_OK ||
+      tutti_communicator_create(context, exchange, &all, &failure) != TUTTI_OK)
+    return 1;
+  const int32_t self = tutti_rank(all), count = tutti_rank_count(all);
+  if (self != 1) {
+    CHECK(tutti_communicator_shrink(all, INT64_C(20000000000), &survivors, &failure) == TUTTI_OK);
+    CHECK(tutti_communicator_free(all) == TUTTI_OK);
+    CHECK(tutti_rank_count(survivors) == count - 1);
+    CHECK(tutti_rank(survivors) == (self == 0 ? 0 : self - 1));
+    CALL(tutti_barrier_init(survivors, NULL, &operation, &failure));
+    CHECK(tutti_communicator_free(survivors) == TUTTI_OK);
+  } else {
+    CHECK(tutti_communicator_free(all) == TUTTI_OK);
+  }
+  CHECK(tutti_context_free(context) == TUTTI_OK);
+  return failures != 0;
+}
+
 /* An operator that always says that it has failed. */
 static void refusing(const void* incoming, void* partial, size_t count, void* context) {
   (void)incoming;
@@ -673,6 +706,8 @@ static int as_forked_child(place* here, tutti_operation* operation, tutti_segmen
   expect_refused(tutti_barrier_init(here->communicator, &nothing, &other, &failure), &failure,
                  "this is a forked child", __LINE__);
   CHECK(other == NULL);
+  expect_refused(tutti_communicator_shrink(here->communicator, 0, &part, &failure), &failure,
+                 "this is a forked child", __LINE__);
   expect_refused(tutti_communicator_split(here->communicator, 0, 0, &part, &failure), &failure,
                  "this is a forked child", __LINE__);
   expect_refused(tutti_synchronize(here->communicator, &failure), &failure,
@@ -773,6 +808,7 @@ static void bad_set_up(void) {
           "communicator NULL: ");
   CHECK(segment == NULL);
   communicator = (tutti_communicator*)&failure;
+  REFUSED(tutti_communicator_shrink(NULL, 0, &communicator, &failure), "communicator NULL: ");
   REFUSED(tutti_communicator_split(NULL, 0, 0, &communicator, &failure), "communicator NULL: ");
   CHECK(communicator == NULL);
   options.device = "nothing_of_this_name";
@@ -906,6 +942,7 @@ int main(void) {
   on_ranks(2, everything);
   on_ranks(4, everything);
   on_ranks(3, giving_up);
+  on_ranks(3, going_on);
   on_ranks(3, operator_fails);
   on_ranks(2, with_forked_children);
   users_exchange();
