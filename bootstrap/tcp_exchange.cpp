@@ -252,13 +252,14 @@ TcpExchange::TcpExchange(const Meeting& meeting)
 TcpExchange::Attended TcpExchange::attend(const Meeting& meeting, Deadline deadline,
                                           UnsharedDescriptor listener) {
   std::unique_ptr<TcpExchange> exchange(new TcpExchange(meeting));
-  Attended attended = exchange->join(meeting, deadline, std::move(listener));
-  if (exchange->welcome_) attended.exchange = std::move(exchange);
-  return attended;
+  std::optional<std::vector<Rank>> ranks = exchange->join(meeting, deadline, std::move(listener));
+  if (!ranks) return {.exchange = {}, .leader_is_gone = true, .ranks = {}};
+  if (!exchange->welcome_) exchange.reset();
+  return {.exchange = std::move(exchange), .ranks = std::move(*ranks)};
 }
 
-TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadline,
-                                        UnsharedDescriptor listener) {
+std::optional<std::vector<Rank>> TcpExchange::join(const Meeting& meeting, Deadline deadline,
+                                                   UnsharedDescriptor listener) {
   const Address& place = meeting.places[index_of(meeting.leader)];
   if (listener)
     hub_ = std::make_unique<Hub>(
@@ -271,10 +272,7 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
             .version = wire::protocol_version,
             .rank = index_of(self_),
             .rank_count = rank_count_};
-  const Attended gone{.exchange = {}, .leader_is_gone = true, .ranks = {}};
-  const auto without = [](std::vector<Rank> missing) {
-    return Attended{.exchange = {}, .ranks = std::move(missing)};
-  };
+  const std::vector<Rank> leader{meeting.leader};
   std::optional<Deadline> vanished_at;  // while nothing answers at the leader's port
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     socket_ = connect_to({&place, 1}, deadline);
@@ -284,33 +282,33 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
       switch (await_reply(deadline)) {
         case Reply::welcome:
           secret_.clear();
-          return {.exchange = {}, .ranks = survivors_};
+          return survivors_;
         case Reply::refusal:
           // This rank's connection of an earlier call, which has timed out, may still be counted.
-          if (refusal_->reason != wire::Reason::rank_taken) return gone;
+          if (refusal_->reason != wire::Reason::rank_taken) return std::nullopt;
           refusal_.reset();
           socket_ = UnsharedDescriptor();
           break;
         case Reply::gave_up:
-          return without(gave_up_->empty() ? std::vector{meeting.leader} : *gave_up_);
+          return gave_up_->empty() ? leader : *gave_up_;
         case Reply::missing:
-          return without(*answer_);
+          return *answer_;
         case Reply::impostor:
         case Reply::foreign:
-          return gone;  // another program has got the leader's port
+          return std::nullopt;  // another program has got the leader's port
         case Reply::end:
           break;
         case Reply::silence:
-          return without({meeting.leader});
+          return leader;
       }
     } else if (errno == ECONNREFUSED) {
-      return gone;
+      return std::nullopt;
     } else if (errno == ETIMEDOUT || errno == EHOSTUNREACH) {
       const bool may_vanish = !are_of_one_host(place, meeting.places[index_of(self_)]);
       if (may_vanish && !vanished_at) vanished_at = Deadline::after(vanished_after, now());
-      if (vanished_at && vanished_at->passed(now())) return gone;
+      if (vanished_at && vanished_at->passed(now())) return std::nullopt;
     }
-    if (deadline.passed(now())) return without({meeting.leader});
+    if (deadline.passed(now())) return leader;
     std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
   }
 }

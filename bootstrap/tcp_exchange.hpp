@@ -87,8 +87,10 @@ class TcpExchange final : public Exchange {
   /// Begins joining over the new connection in socket_.
   void say_hello();
   Reply await_reply(Deadline deadline);
-  TcpExchange(const Meeting& meeting);
-  Attended join(const Meeting& meeting, Deadline deadline, UnsharedDescriptor listener);
+  explicit TcpExchange(const Meeting& meeting);
+  /// Attended::ranks; nothing if the leader is gone.
+  std::optional<std::vector<Rank>> join(const Meeting& meeting, Deadline deadline,
+                                        UnsharedDescriptor listener);
   bool count_anew(std::span<const std::byte> payload);
   bool await_welcome(const TcpOptions& options, Deadline deadline);
   [[noreturn]] void throw_refusal(const TcpOptions& options) const;

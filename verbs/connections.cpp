@@ -285,11 +285,11 @@ void Connections::supersede(Connection& connection) noexcept {
   if (connection.is_left_over()) close(connection);
 }
 
-void Connections::forget_failed(std::span<const std::uint64_t> ended) noexcept {
+void Connections::forget(std::span<const std::uint64_t> processes) noexcept {
   for (Connection& connection : connections_) {
-    const bool has_ended =
-        std::find(ended.begin(), ended.end(), connection.process) != ended.end();
-    if (!connection.pair || (!connection.failed && !has_ended)) continue;
+    const bool is_given =
+        std::find(processes.begin(), processes.end(), connection.process) != processes.end();
+    if (!connection.pair || (!connection.failed && !is_given)) continue;
     leave_to_peer(connection);
     forget_process(connection);
     if (connection.users == 0) close(connection);

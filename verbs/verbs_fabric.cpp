@@ -93,9 +93,9 @@ void VerbsFabric::supersede(VerbsChannel& channel, Connection& connection) noexc
   forget_closed();
 }
 
-void VerbsFabric::forget_failed(std::span<const std::uint64_t> ended) noexcept {
+void VerbsFabric::forget(std::span<const std::uint64_t> processes) noexcept {
   empty_queues();
-  connections_.forget_failed(ended);
+  connections_.forget(processes);
   forget_closed();
 }
 

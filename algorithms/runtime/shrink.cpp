@@ -26,16 +26,24 @@ std::vector<Rank> ranks_here(const Communicator::Implementation& whole,
   return here;
 }
 
-/// The connections of this context on which nothing will come or go any more: to ranks that are
-/// gone, and those that have failed.  A set-up with a rank that is still there makes another one.
+/// Lets go of the connections on which nothing should come or go any more; the set-up of the next
+/// operation makes others.  These are those to ranks that are gone, and those that have failed; and
+/// if this communicator has failed, and no other one here uses them, those to all of its ranks: what
+/// was on its way then, and how that ends, cannot concern the next communicator.
 void forget_connections(Communicator::Implementation& whole, std::span<const Rank> survivors) {
-  std::vector<std::uint64_t> gone;
+  Context::Implementation& context = whole.context;
+  const bool begins_anew =
+      whole.failed() &&
+      std::none_of(context.communicators.begin(), context.communicators.end(),
+                   [](const Communicator::Implementation* one) { return !one->failed(); });
+  std::vector<std::uint64_t> ended;
   for (std::size_t rank = 0; rank < whole.original.size(); ++rank)
-    if (std::find(survivors.begin(), survivors.end(), whole.original[rank]) == survivors.end())
-      gone.push_back(whole.process_of[rank]);
-  whole.context.fabric.forget_failed(gone);
+    if (begins_anew || std::find(survivors.begin(), survivors.end(), whole.original[rank]) ==
+                           survivors.end())
+      ended.push_back(whole.process_of[rank]);
+  context.fabric.forget(ended);
   // What is known of them concerns the communicators that there are, not the one that follows.
-  if (whole.context.fabric.connections().has_news()) whole.context.hear_failures_slow();
+  if (context.fabric.connections().has_news()) context.hear_failures_slow();
 }
 
 /// Whether the connections of this context are now as if nothing had failed.

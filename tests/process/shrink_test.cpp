@@ -222,6 +222,7 @@ TEST_P(Shrink, goes_on_down_to_one_rank) {
   constexpr std::uint32_t ranks = 4;
   const auto [meeting, ranks_per_node] = GetParam();
   const std::uint16_t port = port_for(meeting);
+  const test::SharedCount sound;
   const auto results = run_local({.rank_count = ranks}, [&](Exchange& local) {
     const Met met(meeting, local, port);
     Exchange& exchange = *met;
@@ -229,9 +230,12 @@ TEST_P(Shrink, goes_on_down_to_one_rank) {
     const std::uint32_t self = index_of(exchange.self());
     Context context(shrinkable_on(exchange, ranks_per_node));
     auto communicator = std::make_unique<Communicator>(context, exchange);
+    std::uint32_t sound_by_now = 0;
     for (std::uint32_t dead = 0; dead + 1 < ranks; ++dead) {
       expect_sound(judge, *communicator, self, all_of(ranks) & ~all_of(dead), "before a death");
-      if (self == dead) ::raise(SIGKILL);
+      sound.add();
+      sound_by_now += ranks - dead;
+      if (self == dead && sound.comes_to(sound_by_now)) ::raise(SIGKILL);
       if (!judge.expect(call_until_failure(*communicator, self), "no failure was met")) break;
       auto next = std::make_unique<Communicator>(communicator->shrink(20s));
       communicator = std::move(next);
@@ -361,13 +365,15 @@ TEST(ShrinkOfLocalRanks, goes_on_without_one_that_has_left) {
 
 TEST(ShrinkOfLocalRanks, of_a_part_is_of_its_ranks) {
   constexpr std::uint32_t ranks = 5;
+  const test::SharedCount ready;
   const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
     Judge judge(exchange.self());
     const std::uint32_t self = index_of(exchange.self());
     Context context(shrinkable_on(exchange, 1));
     Communicator whole(context, exchange);
     std::optional<Communicator> part = whole.split(self % 2);
-    if (self == 2) ::raise(SIGKILL);
+    ready.add();
+    if (self == 2 && ready.comes_to(ranks)) ::raise(SIGKILL);
     judge.expect(call_until_failure(*part, self), "no failure was met");
     Communicator survivors = part->shrink(20s);
     part.reset();
