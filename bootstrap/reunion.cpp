@@ -100,8 +100,8 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger) {
     const bool leads = Rank{leader} == self_;
     UnsharedDescriptor listener;
     if (leads) {
-      listener = UnsharedDescriptor::made_by(
-          [&] { return ::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0); });
+      listener =
+          UnsharedDescriptor::made_by([&] { return ::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0); });
       if (!listener) throw Error(ErrorCode::system, "F_DUPFD_CLOEXEC", errno);
     }
     TcpExchange::Attended attended = TcpExchange::attend({.self = self_,

@@ -1,6 +1,6 @@
 // How ranks meet again after some of them have died.  Each rank has listened since all were there,
-// and knows where the others do, so nobody has to be told anything.  The leader, which is the lowest
-// rank that is still there, runs a hub at its own port (hub.hpp); the others connect to it.
+// and knows where the others do, so nobody has to be told anything.  The leader, which is the
+// lowest rank that is still there, runs a hub at its own port (hub.hpp); the others connect to it.
 //
 //   rank 0  dead               its port refuses connections: gone, for everybody and for good
 //   rank 1  leads              waits until each rank has come or is gone, then welcomes all of them

@@ -36,9 +36,9 @@ struct Introduction {
   std::uint32_t connect_by;
   std::uint32_t notify;
   std::uint32_t shared_notifications;
-  std::uint32_t is_automatic;  // nobody has asked for these
-  std::uint32_t lacks_trace;   // this rank cannot write the trace that it is asked for
-  std::uint64_t node_shape;    // hash of what is imposed on nodes and domains
+  std::uint32_t is_automatic;   // nobody has asked for these
+  std::uint32_t lacks_trace;    // this rank cannot write the trace that it is asked for
+  std::uint64_t node_shape;     // hash of what is imposed on nodes and domains
   std::uint64_t shrinkable_in;  // the network where it would listen; 0: it cannot be shrunk
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
@@ -295,12 +295,11 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     watched->watch(ranks, context.process_watches);
   }
   if (context.settings.shrinkable && !meeting_place)
-    find_meeting_place(call, std::all_of(all.begin(), all.end(), [&](const Introduction& rank) {
-                         return bootstrap::share_process_ids(rank.neighbour.host,
-                                                             self.neighbour.host) &&
-                                rank.shrinkable_in == self.shrinkable_in &&
-                                rank.shrinkable_in != UINT64_MAX;
-                       }));
+    find_meeting_place(
+        call, std::all_of(all.begin(), all.end(), [&](const Introduction& rank) {
+          return bootstrap::share_process_ids(rank.neighbour.host, self.neighbour.host) &&
+                 rank.shrinkable_in == self.shrinkable_in && rank.shrinkable_in != UINT64_MAX;
+        }));
   if (!tuning) tuning = runtime::agree_on_tuning(*this, call, tables, ports);
   std::vector<runtime::NeighbourCard> cards;
   cards.reserve(all.size());
@@ -339,8 +338,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   context.communicators.push_back(this);
 }
 
-void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call,
-                                                      bool all_are_here) {
+void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, bool all_are_here) {
   std::optional<Error> error;
   bootstrap::MeetingCard own;
   std::shared_ptr<bootstrap::MeetingPlace> found;
@@ -446,8 +444,7 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
   const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
   const auto rest = mine.subspan(first.size());
   std::vector<std::byte> rests(rest.size() * blocks.size());
-  if (!rest.empty())
-    over_exchange([&] { exchange.allgather(rest, rests, step_timeout); });
+  if (!rest.empty()) over_exchange([&] { exchange.allgather(rest, rests, step_timeout); });
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
     const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
     std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
@@ -480,8 +477,7 @@ void Communicator::Implementation::swap(runtime::SetUpCall& call, std::span<cons
                                         std::size_t record_bytes, std::span<const std::byte> mine,
                                         std::span<std::byte> theirs) {
   ++call.step;
-  over_exchange(
-      [&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout); });
+  over_exchange([&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout); });
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {

@@ -28,8 +28,8 @@ std::vector<Rank> ranks_here(const Communicator::Implementation& whole,
 
 /// Lets go of the connections on which nothing should come or go any more; the set-up of the next
 /// operation makes others.  These are those to ranks that are gone, and those that have failed; and
-/// if this communicator has failed, and no other one here uses them, those to all of its ranks: what
-/// was on its way then, and how that ends, cannot concern the next communicator.
+/// if this communicator has failed, and no other one here uses them, those to all of its ranks:
+/// what was on its way then, and how that ends, cannot concern the next communicator.
 void forget_connections(Communicator::Implementation& whole, std::span<const Rank> survivors) {
   Context::Implementation& context = whole.context;
   const bool begins_anew =
@@ -38,8 +38,8 @@ void forget_connections(Communicator::Implementation& whole, std::span<const Ran
                    [](const Communicator::Implementation* one) { return !one->failed(); });
   std::vector<std::uint64_t> ended;
   for (std::size_t rank = 0; rank < whole.original.size(); ++rank)
-    if (begins_anew || std::find(survivors.begin(), survivors.end(), whole.original[rank]) ==
-                           survivors.end())
+    if (begins_anew ||
+        std::find(survivors.begin(), survivors.end(), whole.original[rank]) == survivors.end())
       ended.push_back(whole.process_of[rank]);
   context.fabric.forget(ended);
   // What is known of them concerns the communicators that there are, not the one that follows.
@@ -70,12 +70,13 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
     bootstrap::MeetingPlace::Met met =
         whole.meeting_place->meet(deadline, whole.context.settings.setup_timeout);
     if (!met.exchange)
-      throw Error(ErrorCode::timed_out,
-                  "shrink: " + bootstrap::name_ranks(ranks_here(whole, met.ranks)) +
-                      " did not come within " + bootstrap::name_timeout(timeout) +
-                      "; every rank that is still there has to call it, and may be stopped, slow or "
-                      "elsewhere in its program" +
-                      last_attempt);
+      throw Error(
+          ErrorCode::timed_out,
+          "shrink: " + bootstrap::name_ranks(ranks_here(whole, met.ranks)) +
+              " did not come within " + bootstrap::name_timeout(timeout) +
+              "; every rank that is still there has to call it, and may be stopped, slow or "
+              "elsewhere in its program" +
+              last_attempt);
     forget_connections(whole, met.ranks);
     const std::vector<Rank> here = ranks_here(whole, met.ranks);
     try {

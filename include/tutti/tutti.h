@@ -195,11 +195,11 @@ typedef struct {
   tutti_counts ranks_per_node;
   tutti_counts ranks_per_domain;
   int64_t connections_max;
-  const char* tuning_file;   /* path; refused on all ranks where one cannot take it */
-  int32_t tuning;            /* TUTTI_TUNING_MODE_... */
-  int32_t tuning_keeps_bits; /* TUTTI_YES, TUTTI_NO */
-  int32_t tuning_appends;    /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
-  int32_t shrinkable;        /* TUTTI_YES, TUTTI_NO: alike on all ranks */
+  const char* tuning_file;    /* path; refused on all ranks where one cannot take it */
+  int32_t tuning;             /* TUTTI_TUNING_MODE_... */
+  int32_t tuning_keeps_bits;  /* TUTTI_YES, TUTTI_NO */
+  int32_t tuning_appends;     /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
+  int32_t shrinkable;         /* TUTTI_YES, TUTTI_NO: alike on all ranks */
   int64_t detection_bound_ns; /* within which a dead process of this host is found; 0: 1 s */
 } tutti_context_options;
 

@@ -1,8 +1,9 @@
 // A rank whose hub sends anything.  Its calls end, well or with an Error, and what they write lies
 // within their buffers.  The first byte of an input says how far the hub is honest (0 mod 4: not at
-// all, 1: it challenges, else it proves that it knows the secret, and welcomes), and, with a 4, that
-// it is the hub of a meeting of ranks that are still there, whose welcome says who they are: with an
-// 8 honestly, else that is left to the frames.  Then come frames: their type (plus 64: after the rank's next frame), the length of their payload, payload.
+// all, 1: it challenges, else it proves that it knows the secret, and welcomes), and, with a 4,
+// that it is the hub of a meeting of ranks that are still there, whose welcome says who they are:
+// with an 8 honestly, else that is left to the frames.  Then come frames: their type (plus 64:
+// after the rank's next frame), the length of their payload, payload.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -141,7 +141,8 @@ void judge(std::span<const std::uint8_t> input) {
       std::memcpy(&place.storage, &address, sizeof address);
       place.bytes = name_bytes;
     }
-    const sockaddr_un nobody{.sun_family = AF_UNIX, .sun_path = {'\0', 'n', 'o', 'b', 'o', 'd', 'y'}};
+    const sockaddr_un nobody{.sun_family = AF_UNIX,
+                             .sun_path = {'\0', 'n', 'o', 'b', 'o', 'd', 'y'}};
     std::memcpy(&options.places[gone_rank].storage, &nobody, sizeof nobody);
     options.places[gone_rank].bytes = sizeof nobody;
   }

@@ -1,8 +1,9 @@
-// mpi_deaths FOLDER SEED kill|stop|abort|leave|shrink RANKS_PER_NODE: collectives over an MPI exchange, in
-// which one rank, at a random call, is killed, is stopped for a while, gives up, or leaves in good
-// order.  With shrink one is killed, and the others go on without it.  Every other rank leaves FOLDER/heard.RANK, which says "fine" if it has heard of the right
-// thing in time, or what was wrong: a launcher may lose what is printed once a rank has died.
-// deaths.sh counts the files.  FOLDER also has a file by which the ranks measure.
+// mpi_deaths FOLDER SEED kill|stop|abort|leave|shrink RANKS_PER_NODE: collectives over an MPI
+// exchange, in which one rank, at a random call, is killed, is stopped for a while, gives up, or
+// leaves in good order.  With shrink one is killed, and the others go on without it.  Every other
+// rank leaves FOLDER/heard.RANK, which says "fine" if it has heard of the right thing in time, or
+// what was wrong: a launcher may lose what is printed once a rank has died. deaths.sh counts the
+// files.  FOLDER also has a file by which the ranks measure.
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>

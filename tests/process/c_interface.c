@@ -772,8 +772,7 @@ static void bad_set_up(void) {
   CONTEXT_REFUSED(tuning, 5, "tuning 5: expected 0 (not given) .. 4");
   CONTEXT_REFUSED(tuning_keeps_bits, 3,
                   "tuning_keeps_bits 3: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
-  CONTEXT_REFUSED(shrinkable, 3,
-                  "shrinkable 3: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
+  CONTEXT_REFUSED(shrinkable, 3, "shrinkable 3: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
   CONTEXT_REFUSED(tuning_appends, -1,
                   "tuning_appends -1: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
   CONTEXT_REFUSED(connections_max, INT64_C(1) << 32,

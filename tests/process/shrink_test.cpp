@@ -171,9 +171,9 @@ void expect_sound(Judge& judge, Communicator& communicator, std::uint32_t bit,
   judge.expect(status == Status::ok, when + ": " + communicator.failure().text);
   if (status != Status::ok) return;
   const auto contributors = collectives.contributors();
-  judge.expect(contributors == members,
-               when + ": contributions of " + std::to_string(contributors.value_or(0)) +
-                   " instead of " + std::to_string(members));
+  judge.expect(contributors == members, when + ": contributions of " +
+                                            std::to_string(contributors.value_or(0)) +
+                                            " instead of " + std::to_string(members));
 }
 
 std::uint64_t all_of(std::uint32_t ranks) {
@@ -272,9 +272,9 @@ TEST_P(Shrink, without_a_failure_duplicates) {
       expect_sound(judge, *second, self, all_of(ranks), "a later one");
       if (time == 0) descriptors = open_descriptors();
     }
-    judge.expect(open_descriptors() == descriptors,
-                 std::to_string(open_descriptors()) + " descriptors, there were " +
-                     std::to_string(descriptors));
+    judge.expect(open_descriptors() == descriptors, std::to_string(open_descriptors()) +
+                                                        " descriptors, there were " +
+                                                        std::to_string(descriptors));
     return judge.verdict();
   });
   EXPECT_EQ(codes_of(results), std::vector(ranks, 0));
@@ -308,10 +308,9 @@ TEST_P(Shrink, waits_for_a_rank_that_is_stopped) {
         judge.expect(call_until_failure(communicator, self), "no failure was met");
         if (self != stopped) {
           const std::string text = text_of([&] { (void)communicator.shrink(300ms); });
-          judge.expect(
-              text.starts_with(with_code(ErrorCode::timed_out,
-                                         "shrink: rank 1 did not come within 300 ms; ")),
-              text);
+          judge.expect(text.starts_with(with_code(ErrorCode::timed_out,
+                                                  "shrink: rank 1 did not come within 300 ms; ")),
+                       text);
           timed_out.add();
         }
         Communicator survivors = communicator.shrink(20s);
@@ -494,9 +493,9 @@ int live_through(Exchange& exchange, const Script& script, const test::SharedCou
         break;
       }
     } catch (const Error& error) {  // a rank has died while the operations were made
-      if (!judge.expect(error.code() == ErrorCode::peer_failed ||
-                            error.code() == ErrorCode::timed_out,
-                        error.what()))
+      if (!judge.expect(
+              error.code() == ErrorCode::peer_failed || error.code() == ErrorCode::timed_out,
+              error.what()))
         break;
     }
     if (script.falls(self) && !falling.joinable())
@@ -522,19 +521,18 @@ void play(unsigned of) {
   SCOPED_TRACE("--seed=" + std::to_string(of) + " --runs=1: " + script.words());
   const std::uint16_t port = port_for(script.meeting);
   const test::SharedCount begun;
-  const auto results =
-      run_local({.rank_count = script.ranks,
-                 .on_started =
-                     [&](const std::vector<pid_t>& processes) {
-                       if (!begun.comes_to(script.ranks)) return;
-                       std::this_thread::sleep_for(script.killed_after);
-                       for (const std::uint32_t rank : script.killed)
-                         ::kill(processes[rank], SIGKILL);
-                     }},
-                [&](Exchange& local) {
-                  const Met met(script.meeting, local, port);
-                  return live_through(*met, script, begun);
-                });
+  const auto results = run_local({.rank_count = script.ranks,
+                                  .on_started =
+                                      [&](const std::vector<pid_t>& processes) {
+                                        if (!begun.comes_to(script.ranks)) return;
+                                        std::this_thread::sleep_for(script.killed_after);
+                                        for (const std::uint32_t rank : script.killed)
+                                          ::kill(processes[rank], SIGKILL);
+                                      }},
+                                 [&](Exchange& local) {
+                                   const Met met(script.meeting, local, port);
+                                   return live_through(*met, script, begun);
+                                 });
   for (std::uint32_t rank = 0; rank < script.ranks; ++rank) {
     EXPECT_EQ(results[rank].signal, script.survives(rank) ? 0 : SIGKILL) << "rank " << rank;
     EXPECT_EQ(results[rank].exit_status, 0) << "rank " << rank;

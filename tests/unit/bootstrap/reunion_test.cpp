@@ -49,8 +49,7 @@ struct Ending {
 };
 
 Ending meet(MeetingPlace& place, std::uint32_t rank, Timeout timeout) {
-  MeetingPlace::Met met =
-      place.meet(Deadline::after(timeout, detail::MonotonicClock::read()), 10s);
+  MeetingPlace::Met met = place.meet(Deadline::after(timeout, detail::MonotonicClock::read()), 10s);
   Ending ending{.ranks = met.ranks, .has_met = met.exchange != nullptr, .gathered = {}};
   if (!met.exchange) return ending;
   ending.gathered.resize(met.exchange->rank_count());
@@ -66,8 +65,9 @@ std::vector<Ending> meet_all(Places& places, Timeout timeout, bool lowest_is_las
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::size_t rank = lowest_is_last ? places.size() - 1 - i : i;
     if (!places[rank]) continue;
-    threads.emplace_back(
-        [&, rank] { endings[rank] = meet(*places[rank], static_cast<std::uint32_t>(rank), timeout); });
+    threads.emplace_back([&, rank] {
+      endings[rank] = meet(*places[rank], static_cast<std::uint32_t>(rank), timeout);
+    });
     std::this_thread::sleep_for(20ms);
   }
   for (std::thread& thread : threads) thread.join();
