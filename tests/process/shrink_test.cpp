@@ -163,7 +163,7 @@ class Collectives {
   bool is_right_ = true;
 };
 
-/// That its ranks are those of the mask, and that results are right.
+/// Its ranks are those of the mask, and results are right.
 void expect_sound(Judge& judge, Communicator& communicator, std::uint32_t bit,
                   std::uint64_t members, const std::string& when) {
   Collectives collectives(communicator, bit);
@@ -380,6 +380,46 @@ TEST(ShrinkOfLocalRanks, of_a_part_is_of_its_ranks) {
     return judge.verdict();
   });
   EXPECT_EQ(codes_of(results), (std::vector{0, 0, 1000 + SIGKILL, 0, 0}));
+}
+
+/// Buffers of the failed operation are registered no longer when a neighbour may still write them,
+/// which costs the ranks that are still there their connection: they make another one.
+TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
+  constexpr std::uint32_t ranks = 4;
+  for (unsigned run = 0; run < 4; ++run) {
+    const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+      Judge judge(exchange.self());
+      const std::uint32_t self = index_of(exchange.self());
+      ContextOptions options = shrinkable_on(exchange, 1);
+      options.register_buffers = true;
+      Context context(options);
+      Communicator communicator(context, exchange);
+      std::vector<std::uint64_t> source(50'000, self), target(50'000);
+      auto operation = std::make_unique<Operation>(allreduce(
+          communicator, {.source = source.data(),
+                         .target = target.data(),
+                         .element_count = source.size(),
+                         .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                         .algorithm = run % 2 == 0 ? Algorithm::ring : Algorithm::chunked_fold}));
+      judge.expect(operation->algorithm().find("zero_copy") != std::string::npos,
+                   operation->algorithm());
+      Status status = Status::ok;
+      for (unsigned call = 0; status == Status::ok; ++call) {
+        status = operation->start();
+        if (self == 1 && call == 3 + run) {
+          for (unsigned i = 0; i < 7 * run; ++i) (void)operation->test();
+          ::raise(SIGKILL);
+        }
+        if (status == Status::ok) status = operation->wait(20s);
+      }
+      if (self % 2 == 0) operation.reset();
+      Communicator survivors = communicator.shrink(20s);
+      operation.reset();
+      expect_sound(judge, survivors, self, all_of(ranks) & ~2u, "after");
+      return judge.verdict();
+    });
+    EXPECT_EQ(codes_of(results), (std::vector{0, 1000 + SIGKILL, 0, 0})) << "run " << run;
+  }
 }
 
 TEST(ShrinkOfLocalRanks, needs_the_option) {

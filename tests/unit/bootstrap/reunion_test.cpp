@@ -58,7 +58,7 @@ Ending meet(MeetingPlace& place, std::uint32_t rank, Timeout timeout) {
   return ending;
 }
 
-/// Those of the places that there are meet, each in a thread, the later ones 20 ms after the last.
+/// The ranks that have a place meet, each in a thread, one 20 ms after another.
 std::vector<Ending> meet_all(Places& places, Timeout timeout, bool lowest_is_last = false) {
   std::vector<Ending> endings(places.size());
   std::vector<std::thread> threads;
