@@ -21,15 +21,20 @@ namespace tutti::bootstrap {
 
 namespace {
 
-/// A port of this address that the kernel chooses.
-UnsharedDescriptor listen_at_any_port(const std::string& host) try {
-  return listen_at(resolve({host, "0"}, host), host);
-} catch (const Error& error) {
-  throw Error(ErrorCode::system,
-              "this rank cannot listen at " + host +
-                  ", as TUTTI_SHRINKABLE (or shrinkable in code) asks: " +
-                  std::strerror(error.system_errno()),
-              error.system_errno());
+/// A port of this address that the kernel chooses.  Another process may be given the same one,
+/// until one of both listens.
+UnsharedDescriptor listen_at_any_port(const std::string& host) {
+  constexpr int attempts_max = 20;
+  for (int attempt = 1;; ++attempt) try {
+      return listen_at(resolve({host, "0"}, host), host);
+    } catch (const Error& error) {
+      if (error.system_errno() == EADDRINUSE && attempt < attempts_max) continue;
+      throw Error(ErrorCode::system,
+                  "this rank cannot listen at " + host +
+                      ", as TUTTI_SHRINKABLE (or shrinkable in code) asks: " +
+                      std::strerror(error.system_errno()),
+                  error.system_errno());
+    }
 }
 
 std::string address_for_others() try {
