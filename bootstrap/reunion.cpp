@@ -25,7 +25,8 @@ namespace {
 /// until one of both listens.
 UnsharedDescriptor listen_at_any_port(const std::string& host) {
   constexpr int attempts_max = 20;
-  for (int attempt = 1;; ++attempt) try {
+  for (int attempt = 1;; ++attempt) {
+    try {
       return listen_at(resolve({host, "0"}, host), host);
     } catch (const Error& error) {
       if (error.system_errno() == EADDRINUSE && attempt < attempts_max) continue;
@@ -35,6 +36,7 @@ UnsharedDescriptor listen_at_any_port(const std::string& host) {
                       std::strerror(error.system_errno()),
                   error.system_errno());
     }
+  }
 }
 
 std::string address_for_others() try {
