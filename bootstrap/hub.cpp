@@ -513,7 +513,7 @@ class Hub::Service {
     } else if (hello.rank >= rank_count() || hello.rank < own_rank_) {
       refuse(connection, {wire::Reason::rank_range, rank_count()});
     } else if (const Connection* holder = members_[hello.rank].connection;
-               joined_ || (holder != nullptr && !holder->lost)) {
+               joined_ || members_[hello.rank].is_gone || (holder != nullptr && !holder->lost)) {
       refuse(connection, {wire::Reason::rank_taken, 0});
     } else {
       connection.phase = Connection::Phase::member;
