@@ -181,12 +181,14 @@ std::uint64_t all_of(std::uint32_t ranks) {
 }
 
 /// Calls until the communicator fails; false: it did not within a minute.
-bool call_until_failure(Communicator& communicator, std::uint32_t bit) {
+bool call_until_failure(Communicator& communicator, std::uint32_t bit) try {
   Collectives collectives(communicator, bit);
   const auto end = std::chrono::steady_clock::now() + 60s;
   for (unsigned which = 0; std::chrono::steady_clock::now() < end; ++which)
     if (collectives.call(which) != Status::ok) return true;
   return false;
+} catch (const Error& error) {  // a rank has died while the operations were made
+  return error.code() == ErrorCode::peer_failed;
 }
 
 std::size_t open_descriptors() {
