@@ -268,7 +268,7 @@ TEST_P(Shrink, without_a_failure_duplicates) {
     expect_sound(judge, *second, self, all_of(ranks), "the second");
     judge.expect(of_first.call_each() == Status::ok, "the first stays usable");
     std::size_t descriptors = 0;
-    for (int time = 0; time < 6; ++time) {
+    for (int time = 0; time < 8; ++time) {
       auto next = std::make_unique<Communicator>(second->shrink(20s));
       second = std::move(next);
       expect_sound(judge, *second, self, all_of(ranks), "a later one");
