@@ -326,9 +326,6 @@ static void exact_sums(const place* here) {
 static void parts_and_segments(const place* here) {
   tutti_failure failure;
   tutti_communicator* part = NULL;
-  REFUSED(tutti_communicator_shrink(here->communicator, 0, &part, &failure),
-          "shrink: this communicator cannot be shrunk; set TUTTI_SHRINKABLE=1");
-  REFUSED(tutti_communicator_shrink(here->communicator, 0, NULL, &failure), "survivors NULL: ");
   tutti_operation* operation = NULL;
   const int32_t color = here->self == 0 ? TUTTI_NO_COLOR : here->self % 2;
   CHECK(tutti_communicator_split(here->communicator, color, -here->self, &part, &failure) ==
@@ -560,6 +557,9 @@ static void bad_input(const place* here, int everywhere) {
   {
     tutti_communicator* part = NULL;
     tutti_segment* segment = NULL;
+    REFUSED(tutti_communicator_shrink(all, 0, &part, &failure),
+            "shrink: this communicator cannot be shrunk; set TUTTI_SHRINKABLE=1");
+    REFUSED(tutti_communicator_shrink(all, 0, NULL, &failure), "survivors NULL: ");
     REFUSED(tutti_communicator_split(all, wrong ? -2 : 0, 0, &part, &failure),
             "split: color -2: expected 0 or more, or TUTTI_NO_COLOR");
     REFUSED(tutti_segment_allocate(all, wrong ? -1 : 64, TUTTI_SCOPE_RANK, &segment, &failure),
