@@ -83,9 +83,9 @@ std::string judged(const Communicator& communicator, Status status, Rank victim,
                    std::string_view what, std::int64_t took_ns) {
   const tutti::Failure& failure = communicator.failure();
   const Status expected = what == "abort" ? Status::aborted : Status::peer_failed;
-  const std::string words = what == "kill"    ? "has died"
-                            : what == "abort" ? "gave up"
-                                              : "has left while it was needed";
+  const std::string words = what == "kill" || what == "shrink" ? "has died"
+                            : what == "abort"                  ? "gave up"
+                                                               : "has left while it was needed";
   const std::string text = failure.text;
   if (status != expected) return "status " + std::to_string(static_cast<int>(status)) + ": " + text;
   if (failure.peer != victim || text.find(words) == std::string::npos) return text;
