@@ -273,11 +273,12 @@ std::optional<std::vector<Rank>> TcpExchange::join(const Meeting& meeting, Deadl
             .rank = index_of(self_),
             .rank_count = rank_count_};
   const std::vector<Rank> leader{meeting.leader};
-  std::optional<Deadline> vanished_at;  // while nothing answers at the leader's port
+  bool is_silent = false;  // nothing answers at the leader's port
+  Deadline vanished_at = deadline;
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     socket_ = connect_to({&place, 1}, deadline);
     if (socket_) {
-      vanished_at.reset();
+      is_silent = false;
       say_hello();
       switch (await_reply(deadline)) {
         case Reply::welcome:
@@ -303,10 +304,11 @@ std::optional<std::vector<Rank>> TcpExchange::join(const Meeting& meeting, Deadl
       }
     } else if (errno == ECONNREFUSED) {
       return std::nullopt;
-    } else if (errno == ETIMEDOUT || errno == EHOSTUNREACH) {
-      const bool may_vanish = !are_of_one_host(place, meeting.places[index_of(self_)]);
-      if (may_vanish && !vanished_at) vanished_at = Deadline::after(vanished_after, now());
-      if (vanished_at && vanished_at->passed(now())) return std::nullopt;
+    } else if ((errno == ETIMEDOUT || errno == EHOSTUNREACH) &&
+               !are_of_one_host(place, meeting.places[index_of(self_)])) {
+      if (!is_silent) vanished_at = Deadline::after(vanished_after, now());
+      is_silent = true;
+      if (vanished_at.passed(now())) return std::nullopt;
     }
     if (deadline.passed(now())) return leader;
     std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
