@@ -98,7 +98,7 @@ TEST(Reunion, one_that_is_alone_meets_itself) {
 TEST(Reunion, those_that_are_gone_are_left_out) {
   for (const bool lowest_is_last : {false, true}) {
     Places places = places_of(6);
-    for (const std::size_t gone : {0, 1, 4}) places[gone].reset();
+    for (const std::size_t gone : {0u, 1u, 4u}) places[gone].reset();
     expect_met(meet_all(places, 10s, lowest_is_last), {2, 3, 5});
     places[2].reset();
     expect_met(meet_all(places, 10s, lowest_is_last), {3, 5});
