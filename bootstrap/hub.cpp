@@ -100,6 +100,7 @@ struct Connection {
 struct Member {
   Connection* connection = nullptr;  // NULL: the rank is not here yet, or no longer
   bool left = false;
+  bool is_gone = false;      // for good, see Probe
   bool gave_up = false;      // it came, and stopped waiting for the others
   bool has_begun = false;    // the current step; what it brings is in `step`
   bool contributed = false;  // all that it brings to the current step
@@ -107,6 +108,21 @@ struct Member {
   wire::Step step{};
   std::vector<std::byte> contribution;
   std::vector<std::byte> letters;  // to it, which are not sent yet
+};
+
+// The time between attempts to connect to a rank that has ended the connection, as one does that
+// empties the queue of its port: short at first.
+constexpr Timeout probe_pause_first = 5ms;
+constexpr Timeout probe_pause_last = 200ms;
+
+/// A connection to a rank that has not come to a meeting.  Nobody need accept it: the kernel of a
+/// process that still has its port does, also if the process is stopped.
+struct Probe {
+  UnsharedDescriptor socket;
+  bool is_connected = false;
+  Deadline again = in(Timeout::zero());  // when to connect next, without a socket
+  Timeout pause = probe_pause_first;     // before the time after that
+  std::optional<Deadline> vanished_at;   // while nothing answers there
 };
 
 }  // namespace
@@ -121,7 +137,10 @@ class Hub::Service {
         secret_(options.secret),
         linger_(options.linger),
         ends_quietly_(options.ends_quietly),
-        members_(options.rank_count) {
+        places_(options.places),
+        own_rank_(options.own_rank),
+        members_(options.rank_count),
+        probes_(options.places.size()) {
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
   }
 
@@ -152,8 +171,9 @@ class Hub::Service {
   bool finished() const noexcept {
     if (!stopping_) return false;
     if (stopping_->passed(now())) return true;
-    const bool rank_0_gone = members_[0].connection == nullptr || members_[0].left;
-    return rank_0_gone && (!joined_ || incident_ || ends_quietly_ || !needed());
+    const Member& own = members_[own_rank_];
+    const bool own_is_gone = own.connection == nullptr || own.left;
+    return own_is_gone && (!joined_ || incident_ || ends_quietly_ || !needed());
   }
 
   /// Whether any rank is left that may wait for news.
@@ -168,11 +188,7 @@ class Hub::Service {
     if (!joined_) return;
     // Nobody can join any more, and the next job may want the port.
     listener_ = UnsharedDescriptor();
-    for (const auto& connection : connections_) {
-      if (connection->phase == Connection::Phase::greeting ||
-          connection->phase == Connection::Phase::challenged)
-        connection->lost = true;
-    }
+    drop_those_that_join();
   }
 
   // Sleeping and reading.
@@ -195,17 +211,98 @@ class Hub::Service {
           {connection->socket.get(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
       if (connection->phase != Connection::Phase::member) wake_by(connection->expires);
     }
-    if (::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep)) <= 0) return;
+    const std::size_t connections_end = polled_.size();
+    for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
+      if (is_awaited(rank)) begin_probe(rank);
+      if (probes_.empty()) return;  // all that are still there have come
+      Probe& probe = probes_[rank];
+      if (!is_awaited(rank) && probe.socket) probe = {};
+      polled_.push_back({probe.socket.get(),
+                         static_cast<short>(probe.is_connected ? POLLIN : POLLIN | POLLOUT), 0});
+      if (!is_awaited(rank)) continue;
+      if (!probe.socket) wake_by(probe.again);
+      if (probe.vanished_at) wake_by(*probe.vanished_at);
+    }
+    const int ready = ::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
+    if (ready <= 0) {
+      look_at_probes(connections_end);
+      return;
+    }
 
     if (polled_[0].revents != 0) stop();
-    for (std::size_t position = 2; position < polled_.size(); ++position) {
+    for (std::size_t position = 2; position < connections_end; ++position) {
       Connection& connection = *connections_[position - 2];
       const short events = polled_[position].revents;
       if ((events & POLLOUT) != 0) flush(connection);
       if ((events & ~POLLOUT) != 0 && !connection.lost) receive(connection);
     }
+    look_at_probes(connections_end);
     // Last, because it appends to the connections that polled_ counts.
     if (polled_[1].revents != 0 && listener_) accept_newcomers();
+  }
+
+  // Ranks that have not come to a meeting of those that are still there.
+
+  bool is_awaited(std::uint32_t rank) const noexcept {
+    return !probes_.empty() && rank != own_rank_ && !members_[rank].is_gone &&
+           members_[rank].connection == nullptr;
+  }
+
+  void begin_probe(std::uint32_t rank) {
+    Probe& probe = probes_[rank];
+    if (probe.socket || !probe.again.passed(now())) return;
+    probe.is_connected = false;
+    probe.socket = begin_to_connect(places_[rank]);
+    if (!probe.socket) return miss(rank, errno);
+    // The kernel would try for minutes.  On this host, a rank whose queue is full does not answer.
+    if (!probe.vanished_at && !are_of_one_host(places_[rank], places_[own_rank_]))
+      probe.vanished_at = in(vanished_after);
+  }
+
+  /// After polled_ was filled up to `from`; probes may have come to an end since.
+  void look_at_probes(std::size_t from) {
+    for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
+      Probe& probe = probes_[rank];
+      if (!is_awaited(rank)) continue;
+      if (probe.vanished_at && probe.vanished_at->passed(now())) {
+        leave_out(rank);
+        continue;
+      }
+      const short events = probe.socket ? polled_[from + rank].revents : short{0};
+      if (events == 0) continue;
+      if (probe.is_connected) {
+        std::array<std::byte, 64> ignored{};
+        std::size_t bytes = 0;
+        int error = 0;
+        socklen_t error_bytes = sizeof error;
+        (void)::getsockopt(probe.socket.get(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+        if (error != 0 || receive_some(probe.socket.get(), ignored, bytes) == Reception::end)
+          miss(rank, error);
+      } else if (const int error = outcome_of_connecting(probe.socket.get()); error != 0) {
+        miss(rank, error);
+      } else {
+        probe.is_connected = true;
+        probe.vanished_at.reset();
+      }
+    }
+  }
+
+  /// A probe has come to an end.  Only a port that nobody has any more says that its rank is gone,
+  /// or a host that has stopped to answer.
+  void miss(std::uint32_t rank, int error) {
+    Probe& probe = probes_[rank];
+    const bool has_vanished = probe.is_connected && error == ETIMEDOUT;
+    probe.socket = UnsharedDescriptor();
+    probe.is_connected = false;
+    if (error == ECONNREFUSED || has_vanished) return leave_out(rank);
+    probe.again = in(probe.pause);
+    probe.pause = std::min(2 * probe.pause, probe_pause_last);
+  }
+
+  void leave_out(std::uint32_t rank) {
+    members_[rank].is_gone = true;
+    probes_[rank] = {};
+    welcome_if_complete();
   }
 
   void accept_newcomers() {
@@ -311,6 +408,7 @@ class Hub::Service {
         Member& member = members_[rank];
         if (member.connection == nullptr || !member.connection->lost) continue;
         member.connection = nullptr;
+        if (!joined_ && rank < probes_.size()) probes_[rank] = {};
         // While ranks are joining its place is simply free again: the rank may have been restarted.
         if (joined_ && !member.left) {
           announce({static_cast<std::uint32_t>(Incident::Kind::died), rank});
@@ -360,7 +458,7 @@ class Hub::Service {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
       const Member& member = members_[rank];
-      const bool absent = rank != 0 && member.connection == nullptr;
+      const bool absent = rank != own_rank_ && member.connection == nullptr && !member.is_gone;
       if (joined_ ? sequence == sequence_ && !member.contributed
                   : absent && (impatient_too || !member.gave_up)) {
         missing.push_back(rank);
@@ -372,8 +470,13 @@ class Hub::Service {
   SharedFrame missing_frame(FrameType type, std::uint64_t sequence) const {
     std::vector<std::uint32_t> missing = missing_ranks(sequence, false);
     if (missing.empty()) missing = missing_ranks(sequence, true);
-    const wire::Missing head{sequence, static_cast<std::uint32_t>(missing.size()), 0};
-    return make_frame(type, bytes_of(head), std::as_bytes(std::span{missing}));
+    return list_frame(type, sequence, missing);
+  }
+
+  static SharedFrame list_frame(FrameType type, std::uint64_t sequence,
+                                std::span<const std::uint32_t> ranks) {
+    const wire::Missing head{sequence, static_cast<std::uint32_t>(ranks.size()), 0};
+    return make_frame(type, bytes_of(head), std::as_bytes(ranks));
   }
 
   // Handling frames.  The result false means that this is no client of ours.
@@ -407,10 +510,10 @@ class Hub::Service {
     send(connection, make_frame(FrameType::proof, bytes_of(own)));
     if (hello.rank_count != rank_count()) {
       refuse(connection, {wire::Reason::rank_count, rank_count()});
-    } else if (hello.rank >= rank_count()) {
+    } else if (hello.rank >= rank_count() || hello.rank < own_rank_) {
       refuse(connection, {wire::Reason::rank_range, rank_count()});
     } else if (const Connection* holder = members_[hello.rank].connection;
-               joined_ || (holder != nullptr && !holder->lost)) {
+               joined_ || members_[hello.rank].is_gone || (holder != nullptr && !holder->lost)) {
       refuse(connection, {wire::Reason::rank_taken, 0});
     } else {
       connection.phase = Connection::Phase::member;
@@ -418,12 +521,51 @@ class Hub::Service {
       connection.reader.set_limit(wire::to_hub_bytes_max(rank_count()));
       members_[hello.rank].connection = &connection;
       members_[hello.rank].gave_up = false;
-      joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
-        return member.connection != nullptr && !member.connection->lost && !member.left;
-      });
-      if (joined_) broadcast(make_frame(FrameType::welcome));
+      welcome_if_complete();
     }
     return true;
+  }
+
+  void welcome_if_complete() {
+    if (joined_) return;
+    joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+      return member.is_gone ||
+             (member.connection != nullptr && !member.connection->lost && !member.left);
+    });
+    if (!joined_) return;
+    if (probes_.empty())
+      broadcast(make_frame(FrameType::welcome));
+    else
+      count_anew();
+  }
+
+  /// Welcomes those that are still there, and who are the ranks from now on.
+  void count_anew() {
+    std::vector<std::uint32_t> present;
+    std::vector<Member> members;
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+      if (members_[rank].is_gone) continue;
+      if (rank == own_rank_) own_rank_ = static_cast<std::uint32_t>(present.size());
+      members_[rank].connection->rank = static_cast<std::uint32_t>(present.size());
+      present.push_back(rank);
+      members.push_back(std::move(members_[rank]));
+    }
+    members_ = std::move(members);
+    for (const Member& member : members_)
+      member.connection->reader.set_limit(wire::to_hub_bytes_max(rank_count()));
+    probes_.clear();
+    // The port is that of later meetings, too.
+    listener_ = UnsharedDescriptor();
+    drop_those_that_join();
+    broadcast(list_frame(FrameType::welcome, 0, present));
+  }
+
+  void drop_those_that_join() noexcept {
+    for (const auto& connection : connections_) {
+      if (connection->phase == Connection::Phase::greeting ||
+          connection->phase == Connection::Phase::challenged)
+        connection->lost = true;
+    }
   }
 
   void refuse(Connection& connection, const wire::Refusal& refusal) {
@@ -459,7 +601,7 @@ class Hub::Service {
         return true;
       }
       case FrameType::goodbye:
-        if (!joined_ && connection.rank != 0) {
+        if (!joined_ && connection.rank != own_rank_) {
           member.gave_up = true;
           connection.lost = true;  // its place is free again
           return true;
@@ -650,7 +792,10 @@ class Hub::Service {
   decltype(wire::Challenge::job) job_{};
   Timeout linger_;
   bool ends_quietly_;
-  std::vector<Member> members_;                           // by rank
+  std::vector<Address> places_;  // of a meeting of those that are still there
+  std::uint32_t own_rank_;       // of the rank whose hub it is
+  std::vector<Member> members_;  // by rank
+  std::vector<Probe> probes_;    // by rank; empty once no rank is awaited, or if all have to come
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
   std::vector<pollfd> polled_;  // stop_, listener_, then one for each connection; reused
   bool joined_ = false;         // whether all ranks have been here at the same time

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "bootstrap/socket.hpp"
 #include "bootstrap/unshared_descriptor.hpp"
 #include "tutti/timeout.hpp"
 
@@ -21,6 +23,12 @@ struct HubOptions {
   /// The destructor does not wait for ranks that still need the hub.  They get no more news, and do
   /// not take that for an incident.
   bool ends_quietly = false;
+  /// Where each rank listens, in a meeting of those that are still there (reunion.hpp): the hub
+  /// connects to the ranks that have not come.  A rank whose port refuses that is gone for good;
+  /// the others are waited for.  Then ranks are counted anew.  Empty: all ranks have to come.
+  std::vector<Address> places = {};
+  /// The rank whose hub it is.  Not 0 only in such a meeting, where the ranks below it are gone.
+  std::uint32_t own_rank = 0;
 };
 
 /// Bytes of the exchanges so far, which are what grows with their number: not those of joining and

@@ -58,6 +58,12 @@ bool connected_to_itself(int socket) noexcept {
 int finish_connecting(int socket, Timeout at_most) noexcept {
   pollfd waiting{socket, POLLOUT, 0};
   if (::poll(&waiting, 1, poll_milliseconds(at_most)) <= 0) return ETIMEDOUT;
+  return outcome_of_connecting(socket);
+}
+
+}  // namespace
+
+int outcome_of_connecting(int socket) noexcept {
   int error = 0;
   socklen_t bytes = sizeof error;
   if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
@@ -70,8 +76,6 @@ int finish_connecting(int socket, Timeout at_most) noexcept {
   }
   return error;
 }
-
-}  // namespace
 
 Endpoint parse_endpoint(const std::string& rendezvous) {
   const auto refuse = [&]() {
@@ -113,6 +117,18 @@ std::uint64_t origin_of(const Address& address) noexcept {
     }
   }
   return origin;
+}
+
+bool are_of_one_host(const Address& one, const Address& other) noexcept {
+  if (one.storage.ss_family != other.storage.ss_family) return false;
+  const auto same = [&](std::size_t offset, std::size_t bytes) {
+    return std::memcmp(reinterpret_cast<const char*>(&one.storage) + offset,
+                       reinterpret_cast<const char*>(&other.storage) + offset, bytes) == 0;
+  };
+  if (one.storage.ss_family == AF_INET)
+    return same(offsetof(sockaddr_in, sin_addr), sizeof(in_addr));
+  return one.storage.ss_family == AF_INET6 &&
+         same(offsetof(sockaddr_in6, sin6_addr), sizeof(in6_addr));
 }
 
 std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous) {
@@ -183,6 +199,26 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
   }
   errno = error;
   return {};
+}
+
+UnsharedDescriptor begin_to_connect(const Address& address) noexcept {
+  UnsharedDescriptor socket = open_socket(address);
+  if (!socket) return {};
+  set_connection_options(socket.get());
+  if (::connect(socket.get(), raw(address), address.bytes) == 0 || errno == EINPROGRESS)
+    return socket;
+  const int error = errno;
+  socket = UnsharedDescriptor();
+  errno = error;
+  return {};
+}
+
+Address own_end_of(int socket) {
+  Address address;
+  address.bytes = sizeof address.storage;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.bytes) != 0)
+    throw Error(ErrorCode::system, "getsockname", errno);
+  return address;
 }
 
 void set_connection_options(int socket) noexcept {

@@ -38,6 +38,9 @@ struct Address {
 /// because a host may have all of its addresses.  0 for other families.
 std::uint64_t origin_of(const Address& address) noexcept;
 
+/// Whether both have one IP address.
+bool are_of_one_host(const Address& one, const Address& other) noexcept;
+
 /// The addresses of the host now, in the resolver's order.  Empty: the resolver asks to try again
 /// later.  Blocks as long as the system's resolver does.  Throws Error{invalid_argument}.
 std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous);
@@ -45,8 +48,16 @@ std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendez
 /// A socket that listens on the first of the addresses that this host has.  Throws Error{system}.
 UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous);
 
+/// The address and port at which a socket is bound.  Throws Error{system}.
+Address own_end_of(int socket);
+
 /// A connection to one of the addresses, or an empty owner and errno.
 UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept;
+
+/// A connection that is being made, or an empty owner and errno.
+UnsharedDescriptor begin_to_connect(const Address& address) noexcept;
+/// Once such a socket can be written: 0, or the errno value of why it is not connected.
+int outcome_of_connecting(int socket) noexcept;
 
 /// Must be called for every connection, accepted or made.
 void set_connection_options(int socket) noexcept;

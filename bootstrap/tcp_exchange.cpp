@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -157,14 +158,7 @@ void TcpExchange::join(const TcpOptions& options, UnsharedDescriptor listener) {
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     socket_ = connect_to(addresses, deadline);
     if (socket_) {
-      // Anything half received or half sent on an earlier connection is void.
-      reader_ = FrameReader(sizeof(wire::Challenge));
-      outbox_.clear();
-      outbox_sent_ = 0;
-      challenge_.reset();
-      trusts_hub_ = false;
-      if (!fill_random(hello_.nonce)) throw Error(ErrorCode::system, "getrandom", errno);
-      say(FrameType::hello, bytes_of(hello_));
+      say_hello();
       if (await_welcome(options, deadline)) {
         secret_.clear();
         return;
@@ -181,44 +175,159 @@ void TcpExchange::join(const TcpOptions& options, UnsharedDescriptor listener) {
                     "; is it running, with the same TUTTI_RENDEZVOUS, on that host?");
 }
 
-/// False: the connection has ended without a message; another attempt may succeed.
-bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
+void TcpExchange::say_hello() {
+  // Anything half received or half sent on an earlier connection is void.
+  reader_ = FrameReader(sizeof(wire::Challenge));
+  outbox_.clear();
+  outbox_sent_ = 0;
+  challenge_.reset();
+  trusts_hub_ = false;
+  if (!fill_random(hello_.nonce)) throw Error(ErrorCode::system, "getrandom", errno);
+  say(FrameType::hello, bytes_of(hello_));
+}
+
+TcpExchange::Reply TcpExchange::await_reply(Deadline deadline) {
   answer_.reset();
   std::optional<Deadline> answer_by;  // once the deadline has passed
   for (;;) {
-    if (welcome_) return true;
-    if (refusal_) throw_refusal(options);
-    if (gave_up_) {
-      // The list is empty if the last rank came just too late: then rank 0 itself is missing.
-      throw_missing(options, gave_up_->empty() ? std::span{&hub_rank, 1} : std::span{*gave_up_},
-                    "rank 0 has given up");
-    }
-    if (answer_ && !answer_->empty()) {
-      throw_missing(options, *answer_,
-                    "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
-    }
-    if (impostor_) {
-      throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
-                                              " does not know the secret of this job; set the "
-                                              "same TUTTI_SECRET on every rank of a job, and use "
-                                              "another port for another job");
-    }
-    if (foreign_) {
-      throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
-                                              " is no rank 0 of tutti; choose another port in "
-                                              "TUTTI_RENDEZVOUS");
-    }
-    if (!socket_) return false;
+    if (welcome_) return Reply::welcome;
+    if (refusal_) return Reply::refusal;
+    if (gave_up_) return Reply::gave_up;
+    if (answer_ && !answer_->empty()) return Reply::missing;
+    if (impostor_) return Reply::impostor;
+    if (foreign_) return Reply::foreign;
+    if (!socket_) return Reply::end;
     if (!answer_by && deadline.passed(now())) {
       answer_by = Deadline::after(answer_timeout, now());
       if (trusts_hub_) ask(0);
     }
-    if (answer_by && answer_by->passed(now())) {
-      throw_missing(options, std::span{&hub_rank, 1},
-                    "something accepts connections there, but does not answer");
-    }
+    if (answer_by && answer_by->passed(now())) return Reply::silence;
     await_news(answer_by ? *answer_by : deadline);
   }
+}
+
+/// False: the connection has ended without a message; another attempt may succeed.
+bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
+  switch (await_reply(deadline)) {
+    case Reply::welcome:
+      return true;
+    case Reply::refusal:
+      throw_refusal(options);
+    case Reply::gave_up:
+      // The list is empty if the last rank came just too late: then rank 0 itself is missing.
+      throw_missing(options, gave_up_->empty() ? std::span{&hub_rank, 1} : std::span{*gave_up_},
+                    "rank 0 has given up");
+    case Reply::missing:
+      throw_missing(options, *answer_,
+                    "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
+    case Reply::impostor:
+      throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
+                                              " does not know the secret of this job; set the "
+                                              "same TUTTI_SECRET on every rank of a job, and use "
+                                              "another port for another job");
+    case Reply::foreign:
+      throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
+                                              " is no rank 0 of tutti; choose another port in "
+                                              "TUTTI_RENDEZVOUS");
+    case Reply::end:
+      return false;
+    case Reply::silence:
+      break;
+  }
+  throw_missing(options, std::span{&hub_rank, 1},
+                "something accepts connections there, but does not answer");
+}
+
+// Meeting those that are still there.
+
+TcpExchange::TcpExchange(const Meeting& meeting)
+    : end_(End::awaited),
+      self_(meeting.self),
+      rank_count_(static_cast<std::uint32_t>(meeting.places.size())),
+      reader_(0),
+      secret_(meeting.secret),
+      is_meeting_again_(true),
+      left_(meeting.places.size(), false) {}
+
+TcpExchange::Attended TcpExchange::attend(const Meeting& meeting, Deadline deadline,
+                                          UnsharedDescriptor listener) {
+  std::unique_ptr<TcpExchange> exchange(new TcpExchange(meeting));
+  std::optional<std::vector<Rank>> ranks = exchange->join(meeting, deadline, std::move(listener));
+  if (!ranks) return {.exchange = {}, .leader_is_gone = true, .ranks = {}};
+  if (!exchange->welcome_) exchange.reset();
+  return {.exchange = std::move(exchange), .ranks = std::move(*ranks)};
+}
+
+std::optional<std::vector<Rank>> TcpExchange::join(const Meeting& meeting, Deadline deadline,
+                                                   UnsharedDescriptor listener) {
+  const Address& place = meeting.places[index_of(meeting.leader)];
+  if (listener)
+    hub_ = std::make_unique<Hub>(
+        std::move(listener), HubOptions{.rank_count = rank_count_,
+                                        .secret = meeting.secret,
+                                        .linger = meeting.linger,
+                                        .places = {meeting.places.begin(), meeting.places.end()},
+                                        .own_rank = index_of(self_)});
+  hello_ = {.magic = wire::magic,
+            .version = wire::protocol_version,
+            .rank = index_of(self_),
+            .rank_count = rank_count_};
+  const std::vector<Rank> leader{meeting.leader};
+  bool is_silent = false;  // nothing answers at the leader's port
+  Deadline vanished_at = deadline;
+  for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
+    socket_ = connect_to({&place, 1}, deadline);
+    if (socket_) {
+      is_silent = false;
+      say_hello();
+      switch (await_reply(deadline)) {
+        case Reply::welcome:
+          secret_.clear();
+          return survivors_;
+        case Reply::refusal:
+          // This rank's connection of an earlier call, which has timed out, may still be counted.
+          if (refusal_->reason != wire::Reason::rank_taken) return std::nullopt;
+          refusal_.reset();
+          socket_ = UnsharedDescriptor();
+          break;
+        case Reply::gave_up:
+          return gave_up_->empty() ? leader : *gave_up_;
+        case Reply::missing:
+          return *answer_;
+        case Reply::impostor:
+        case Reply::foreign:
+          return std::nullopt;  // another program has got the leader's port
+        case Reply::end:
+          break;
+        case Reply::silence:
+          return leader;
+      }
+    } else if (errno == ECONNREFUSED) {
+      return std::nullopt;
+    } else if ((errno == ETIMEDOUT || errno == EHOSTUNREACH) &&
+               !are_of_one_host(place, meeting.places[index_of(self_)])) {
+      if (!is_silent) vanished_at = Deadline::after(vanished_after, now());
+      is_silent = true;
+      if (vanished_at.passed(now())) return std::nullopt;
+    }
+    if (deadline.passed(now())) return leader;
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
+  }
+}
+
+/// The hub's list of those that are still there.  False: no hub of ours would send that.
+bool TcpExchange::count_anew(std::span<const std::byte> payload) {
+  const auto head = front_of<wire::Missing>(payload);
+  const std::vector<std::uint32_t> ranks = ranks_in(payload, rank_count_);
+  const auto own = std::find(ranks.begin(), ranks.end(), index_of(self_));
+  if (!head || ranks.size() != head->count || own == ranks.end() ||
+      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end())
+    return false;
+  for (const std::uint32_t rank : ranks) survivors_.push_back(Rank{rank});
+  self_ = Rank{static_cast<std::uint32_t>(own - ranks.begin())};
+  rank_count_ = static_cast<std::uint32_t>(ranks.size());
+  left_.assign(rank_count_, false);
+  return true;
 }
 
 void TcpExchange::throw_refusal(const TcpOptions& options) const {
@@ -549,6 +658,8 @@ void TcpExchange::handle(const Frame& frame) {
   }
   switch (frame.type) {
     case FrameType::welcome:
+      if (welcome_) break;
+      if (is_meeting_again_ && !count_anew(frame.payload)) break;
       welcome_ = true;
       reader_.set_limit(wire::to_client_bytes_max(rank_count_));
       return;

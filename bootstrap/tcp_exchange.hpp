@@ -13,6 +13,7 @@
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/hub.hpp"
+#include "bootstrap/socket.hpp"
 #include "bootstrap/unshared_descriptor.hpp"
 #include "bootstrap/wire.hpp"
 #include "tutti/bootstrap.hpp"
@@ -36,6 +37,25 @@ class TcpExchange final : public Exchange {
   /// others no longer need the hub: until all have left or died, or an incident has reached them.
   ~TcpExchange() override;
 
+  /// A meeting of the ranks that are still there (reunion.hpp), at the hub of one of them.
+  struct Meeting {
+    Rank self;
+    std::span<const Address> places;  // where each rank listens
+    std::string secret;
+    Rank leader;     // whose hub it is
+    Timeout linger;  // of the destructor of its first rank
+  };
+  struct Attended {
+    std::unique_ptr<TcpExchange> exchange;  // none: the leader is gone, or time is up
+    bool leader_is_gone = false;            // for good; then it is another one's turn
+    std::vector<Rank> ranks;  // who has come, whose ranks are counted among themselves from then
+                              // on; when time is up, who is missing
+  };
+  /// Collective among the ranks that are still there.  The leader brings its listener.  Throws
+  /// Error{system}.
+  static Attended attend(const Meeting& meeting, Deadline deadline,
+                         UnsharedDescriptor listener = {});
+
   Rank self() const noexcept override { return self_; }
   std::uint32_t rank_count() const noexcept override { return rank_count_; }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
@@ -54,6 +74,24 @@ class TcpExchange final : public Exchange {
  private:
   struct Call;  // one allgather or barrier
   void join(const TcpOptions& options, UnsharedDescriptor listener);
+  enum class Reply : std::uint8_t {
+    welcome,
+    refusal,
+    gave_up,
+    missing,
+    impostor,
+    foreign,
+    end,      // of the connection, without a message
+    silence,  // too long after the deadline
+  };
+  /// Begins joining over the new connection in socket_.
+  void say_hello();
+  Reply await_reply(Deadline deadline);
+  explicit TcpExchange(const Meeting& meeting);
+  /// Attended::ranks; nothing if the leader is gone.
+  std::optional<std::vector<Rank>> join(const Meeting& meeting, Deadline deadline,
+                                        UnsharedDescriptor listener);
+  bool count_anew(std::span<const std::byte> payload);
   bool await_welcome(const TcpOptions& options, Deadline deadline);
   [[noreturn]] void throw_refusal(const TcpOptions& options) const;
   void check_usable(const char* name) const;
@@ -101,6 +139,8 @@ class TcpExchange final : public Exchange {
   bool foreign_ = false;   // something that no hub sends
   bool impostor_ = false;  // a wrong proof
   bool welcome_ = false;
+  bool is_meeting_again_ = false;     // of those that are still there
+  std::vector<Rank> survivors_ = {};  // who they are, once welcome there
   std::optional<wire::Refusal> refusal_;
   std::optional<std::vector<Rank>> gave_up_;
   std::optional<std::vector<Rank>> answer_;  // to the one query under way in this step

@@ -21,7 +21,8 @@ static_assert(std::endian::native == std::endian::little);
 
 enum class FrameType : std::uint32_t {
   hello = 1,         // Hello
-  welcome = 2,       // nothing: all ranks have come
+  welcome = 2,       // nothing: all ranks have come; or Missing: all that are still there, who
+                     // are these, and from now on count their ranks among themselves
   refusal = 3,       // Refusal
   gave_up = 4,       // Missing: rank 0 has stopped waiting for these
   contribution = 5,  // Step, then the rank's bytes
@@ -50,7 +51,7 @@ inline constexpr std::uint64_t magic = 0x30626f6974747574;  // "tuttiob0"
 // It is raised with every change of a struct in this file, and of what is done with it.  The length
 // of Hello and its fields up to `rank_count` are frozen, so that two versions can detect that they
 // differ.
-inline constexpr std::uint32_t protocol_version = 3;
+inline constexpr std::uint32_t protocol_version = 4;
 
 inline constexpr std::size_t secret_bytes_max = 256;
 
@@ -116,7 +117,7 @@ struct Disagreement {
 };
 static_assert(sizeof(Disagreement) == 32);
 
-/// Followed by `count` ranks of 32 bits.
+/// Followed by `count` ranks of 32 bits, which are missing, or have come.
 struct Missing {
   std::uint64_t sequence = 0;
   std::uint32_t count = 0;

@@ -285,6 +285,17 @@ void Connections::supersede(Connection& connection) noexcept {
   if (connection.is_left_over()) close(connection);
 }
 
+void Connections::forget(std::span<const std::uint64_t> processes) noexcept {
+  for (Connection& connection : connections_) {
+    const bool is_given =
+        std::find(processes.begin(), processes.end(), connection.process) != processes.end();
+    if (!connection.pair || (!connection.failed && !is_given)) continue;
+    leave_to_peer(connection);
+    forget_process(connection);
+    if (connection.users == 0) close(connection);
+  }
+}
+
 void Connections::leave_to_peer(Connection& connection) noexcept {
   connection.left = true;
   connection.peer_closed = true;

@@ -124,6 +124,9 @@ class Connections {
   /// that still use it send nothing more; to() makes another.  It is closed unless something may
   /// still come for them.
   void supersede(Connection& connection) noexcept;
+  /// Lets go of the connections to these processes, which have ended or do the same, and of those
+  /// that have failed: to() makes others.  They are closed once no channel uses them any more.
+  void forget(std::span<const std::uint64_t> processes) noexcept;
   /// Destroys the queue pair.  What is in the completion queues is dropped when it is polled.
   void close(Connection& connection) noexcept;
   /// Closes the connections that the peer has closed or left, and on which nothing can come any

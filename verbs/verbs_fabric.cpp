@@ -93,6 +93,12 @@ void VerbsFabric::supersede(VerbsChannel& channel, Connection& connection) noexc
   forget_closed();
 }
 
+void VerbsFabric::forget(std::span<const std::uint64_t> processes) noexcept {
+  empty_queues();
+  connections_.forget(processes);
+  forget_closed();
+}
+
 void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail::Clock& clock,
                                 Timeout timeout) {
   if (connections_.count() + processes.size() > connections_.count_max())

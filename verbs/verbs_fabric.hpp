@@ -69,6 +69,9 @@ class VerbsFabric {
   /// is room for that, also if other channels still use the old one, unless the peer could not say
   /// "disconnect".
   void supersede(VerbsChannel& channel, Connection& connection) noexcept;
+  /// Looks at all that has come, and lets go of the connections to these processes, which have
+  /// ended or do the same, and of those that have failed.
+  void forget(std::span<const std::uint64_t> processes) noexcept;
   /// Makes room for connections to all of these processes: if there would be too many, closes those
   /// that no channel uses, the least recently used first.  Their peers are told, and if one does
   /// not acknowledge that in time, its connection is closed all the same.  Throws Error, with the

@@ -126,7 +126,6 @@ ContextOptions options_of(const tutti_context_options* given) {
   if (given == nullptr) return options;
   const tutti_context_options known = known_part(given, "options");
   require_reserved(known.reserved);
-  require_reserved(known.reserved_too, "reserved_too");
   if (known.device != nullptr) options.device = known.device;
   options.arena_bytes = size_if_given("arena_bytes", known.arena_bytes);
   options.check = enumerator_if_given("check", known.check, CheckLevel::collective);
@@ -157,6 +156,7 @@ ContextOptions options_of(const tutti_context_options* given) {
   options.tuning = enumerator_if_given("tuning", known.tuning, TuningMode::off);
   options.tuning_keeps_bits = answer_if_given("tuning_keeps_bits", known.tuning_keeps_bits);
   options.tuning_appends = answer_if_given("tuning_appends", known.tuning_appends);
+  options.shrinkable = answer_if_given("shrinkable", known.shrinkable);
   if (known.detection_bound_ns != 0)
     options.detection_bound = timeout_of("detection_bound_ns", known.detection_bound_ns, {});
   return options;
@@ -289,6 +289,16 @@ tutti_status tutti_communicator_split(tutti_communicator* communicator, int32_t 
     });
     std::optional<Communicator> made = split(whole, asked, key, error);
     *part = made ? new tutti_communicator{.value = std::move(*made)} : nullptr;
+  });
+}
+
+tutti_status tutti_communicator_shrink(tutti_communicator* communicator, int64_t timeout_ns,
+                                       tutti_communicator** survivors, tutti_failure* failure) {
+  if (survivors != nullptr) *survivors = nullptr;  // whatever else is wrong
+  return at_c_boundary(failure, [&] {
+    Communicator& whole = known(communicator, "communicator").value;
+    need_place(survivors, "survivors");
+    *survivors = new tutti_communicator{.value = whole.shrink(Timeout(timeout_ns))};
   });
 }
 

@@ -18,6 +18,7 @@
 #include "bootstrap/node_map.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/report.hpp"
+#include "runtime/shrink.hpp"
 #include "runtime/wait_policy.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
@@ -35,9 +36,10 @@ struct Introduction {
   std::uint32_t connect_by;
   std::uint32_t notify;
   std::uint32_t shared_notifications;
-  std::uint32_t is_automatic;  // nobody has asked for these
-  std::uint32_t lacks_trace;   // this rank cannot write the trace that it is asked for
-  std::uint64_t node_shape;    // hash of what is imposed on nodes and domains
+  std::uint32_t is_automatic;   // nobody has asked for these
+  std::uint32_t lacks_trace;    // this rank cannot write the trace that it is asked for
+  std::uint64_t node_shape;     // hash of what is imposed on nodes and domains
+  std::uint64_t shrinkable_in;  // the network where it would listen; 0: it cannot be shrunk
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;         // allowed
@@ -50,7 +52,7 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 static_assert(sizeof(Introduction) <= runtime::SetUpBlock::payload_bytes_max);  // one exchange
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 20;
+constexpr std::uint64_t protocol_version = 21;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -188,6 +190,21 @@ Communicator::Implementation::Implementation(
   introduce(std::move(known));
 }
 
+Communicator::Implementation::Implementation(Communicator::Implementation& whole,
+                                             std::unique_ptr<Exchange> given,
+                                             std::vector<Rank> ranks, Timeout at_most)
+    : context(whole.context),
+      step_timeout(std::min(at_most, context.settings.setup_timeout)),
+      meeting_place(whole.meeting_place),
+      original(std::move(ranks)),
+      own_exchange(std::move(given)),
+      watched(std::make_unique<runtime::WatchedExchange>(*own_exchange, runtime::random_key())),
+      exchange(*watched),
+      tuning(whole.tuning) {
+  introduce({});
+  step_timeout = context.settings.setup_timeout;
+}
+
 void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
   const std::string no_trace = context.open_trace(exchange.self());
   number = ++context.communicators_made;
@@ -201,6 +218,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
       .is_automatic = context.settings.shared_notifications == SharedNotifications::automatic,
       .lacks_trace = !no_trace.empty(),
       .node_shape = hash_of_shape(context.settings),
+      .shrinkable_in = context.settings.shrinkable ? bootstrap::network_identity() : 0,
       .connections_max = context.fabric.connections().count_max(),
       .receives_max = context.fabric.connections().receives_promised_max(),
       .cpus = detail::allowed_cpus(),
@@ -257,6 +275,12 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                                            "TUTTI_RANKS_PER_NODE, TUTTI_PLACEMENT, "
                                            "TUTTI_RANKS_PER_DOMAIN and TUTTI_DOMAINS_ABOVE alike "
                                            "everywhere");
+    if ((all[rank].shrinkable_in != 0) != (self.shrinkable_in != 0))
+      throw Error(ErrorCode::mismatch,
+                  "rank " + std::to_string(rank) +
+                      (self.shrinkable_in != 0 ? " cannot be shrunk, this rank can: "
+                                               : " can be shrunk, this rank cannot: ") +
+                      "set TUTTI_SHRINKABLE (or shrinkable in code) alike everywhere");
     process_of.push_back(all[rank].process_key);
     partners_max = std::min(partners_max, static_cast<std::uint32_t>(all[rank].connections_max));
     receives_max = std::min(receives_max, static_cast<std::uint32_t>(all[rank].receives_max));
@@ -270,6 +294,12 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                        .card = rank.watch});
     watched->watch(ranks, context.process_watches);
   }
+  if (context.settings.shrinkable && !meeting_place)
+    find_meeting_place(
+        call, std::all_of(all.begin(), all.end(), [&](const Introduction& rank) {
+          return bootstrap::share_process_ids(rank.neighbour.host, self.neighbour.host) &&
+                 rank.shrinkable_in == self.shrinkable_in && rank.shrinkable_in != UINT64_MAX;
+        }));
   if (!tuning) tuning = runtime::agree_on_tuning(*this, call, tables, ports);
   std::vector<runtime::NeighbourCard> cards;
   cards.reserve(all.size());
@@ -306,6 +336,30 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
         });
       });
   context.communicators.push_back(this);
+}
+
+void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, bool all_are_here) {
+  std::optional<Error> error;
+  bootstrap::MeetingCard own;
+  std::shared_ptr<bootstrap::MeetingPlace> found;
+  try {
+    found = std::make_shared<bootstrap::MeetingPlace>(all_are_here);
+    own = found->card();
+  } catch (const Error& thrown) {
+    error = thrown;
+  }
+  std::vector<bootstrap::MeetingCard> all(exchange.rank_count());
+  gather(call, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  if (error) throw *error;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    original.push_back(Rank{static_cast<std::uint32_t>(rank)});
+    if (all[rank].port == 0)
+      throw Error(ErrorCode::system,
+                  "rank " + std::to_string(rank) +
+                      " cannot listen, as TUTTI_SHRINKABLE asks; its own error says why");
+  }
+  found->know(all, exchange.self());
+  meeting_place = std::move(found);
 }
 
 void Communicator::Implementation::retire(
@@ -384,14 +438,13 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
   std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
   over_exchange([&] {
     exchange.allgather(std::as_bytes(std::span(&block, 1)),
-                       std::as_writable_bytes(std::span(blocks)), context.settings.setup_timeout);
+                       std::as_writable_bytes(std::span(blocks)), step_timeout);
   });
   require_one_call(call, blocks);
   const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
   const auto rest = mine.subspan(first.size());
   std::vector<std::byte> rests(rest.size() * blocks.size());
-  if (!rest.empty())
-    over_exchange([&] { exchange.allgather(rest, rests, context.settings.setup_timeout); });
+  if (!rest.empty()) over_exchange([&] { exchange.allgather(rest, rests, step_timeout); });
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
     const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
     std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
@@ -410,7 +463,7 @@ bool Communicator::Implementation::gather_unless_equal(runtime::SetUpCall& call,
   if (over_exchange([&] {
         return exchange.allgather_unless_equal(std::as_bytes(std::span(&block, 1)),
                                                std::as_writable_bytes(std::span(blocks)),
-                                               context.settings.setup_timeout);
+                                               step_timeout);
       }))
     return true;
   require_one_call(call, blocks);
@@ -424,8 +477,7 @@ void Communicator::Implementation::swap(runtime::SetUpCall& call, std::span<cons
                                         std::size_t record_bytes, std::span<const std::byte> mine,
                                         std::span<std::byte> theirs) {
   ++call.step;
-  over_exchange(
-      [&] { exchange.swap(partners, record_bytes, mine, theirs, context.settings.setup_timeout); });
+  over_exchange([&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout); });
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {
@@ -452,7 +504,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
              .text = {}};
   // Who is not of this part of a communicator has no number here.
   char who[32] = "a peer";
-  if (own_exchange) std::strcpy(who, "a rank of another part");
+  if (!watched) std::strcpy(who, "a rank of another part");
   if (peer != no_rank) std::snprintf(who, sizeof who, "rank %u", index_of(peer));
   if (met_by)
     std::snprintf(failure.text, sizeof failure.text,
@@ -598,6 +650,10 @@ std::string Communicator::single_copy_remark() const {
 
 const std::string& Communicator::node_remark() const noexcept {
   return implementation_->neighbours.remark;
+}
+
+Communicator Communicator::shrink(Timeout timeout) {
+  return Communicator(runtime::shrink(*implementation_, timeout));
 }
 
 void Communicator::abort() noexcept {

@@ -14,6 +14,7 @@
 #include <tutti/operation.hpp>
 #include <vector>
 
+#include "bootstrap/reunion.hpp"
 #include "plan/core/plan.hpp"
 #include "runtime/context.hpp"
 #include "runtime/liveness.hpp"
@@ -36,12 +37,20 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
                  runtime::Neighbourhood known,
                  std::shared_ptr<const runtime::TuningInForce> inherited);
+  /// Collective: makes one of those that have met (runtime/shrink.hpp).  `original`: their ranks in
+  /// the first communicator.  No step takes longer than `step_timeout`.
+  Implementation(Communicator::Implementation& whole, std::unique_ptr<Exchange> given,
+                 std::vector<Rank> original, Timeout at_most);
   ~Implementation();
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
-  std::unique_ptr<Exchange> own_exchange;                // of one that was split from another
+  Timeout step_timeout = context.settings.setup_timeout;  // of each collective set-up step
+  // Where its ranks meet again, if it can be shrunk; shared with what it is shrunk to.
+  std::shared_ptr<bootstrap::MeetingPlace> meeting_place;
+  std::vector<Rank> original = {};  // by rank: its rank in the first communicator of that place
+  std::unique_ptr<Exchange> own_exchange;  // of one that was split or shrunk from another
   std::unique_ptr<runtime::WatchedExchange> watched;     // else the user's, watched
   Exchange& exchange;                                    // one of the two
   runtime::WatchedExchange* spreads_by = watched.get();  // also of parts
@@ -174,6 +183,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<runtime::Neighbourhood> known);
+  /// Collective, as a step of `call`: each rank listens, and tells the others where.
+  void find_meeting_place(runtime::SetUpCall& call, bool all_are_here);
   /// Runs a step over the exchange.  If the exchange fails, the communicator has failed.
   template <class Step>
   auto over_exchange(Step&& step);

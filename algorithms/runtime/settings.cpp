@@ -268,6 +268,8 @@ ContextSettings context_settings(const ContextOptions& given) {
       settings.detection_bound > detection_bound_max)
     refuse("detection_bound", std::to_string(settings.detection_bound.count()) + " ns",
            "10 ms to an hour");
+  settle(settings.shrinkable, given.shrinkable, "TUTTI_SHRINKABLE",
+         one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
   settle(settings.connect, given.connect, "TUTTI_CONNECT",
          one_of<ConnectBy>({{"exchange", ConnectBy::exchange}, {"cm", ConnectBy::cm}},
                            "exchange (out of band) or cm (by IP address, through the kernel's "

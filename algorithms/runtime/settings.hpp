@@ -45,6 +45,7 @@ struct ContextSettings {
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   Timeout detection_bound = std::chrono::seconds(1);  // within which a death has to be found
+  bool shrinkable = false;
   ConnectBy connect = ConnectBy::exchange;
   Notify notify = Notify::immediate;
   WaitPolicy wait = WaitPolicy::automatic;

@@ -184,7 +184,7 @@ module tutti_c
     integer(c_int32_t) :: tuning = 0_c_int32_t
     integer(c_int32_t) :: tuning_keeps_bits = 0_c_int32_t
     integer(c_int32_t) :: tuning_appends = 0_c_int32_t
-    integer(c_int32_t) :: reserved_too = 0_c_int32_t
+    integer(c_int32_t) :: shrinkable = 0_c_int32_t
     integer(c_int64_t) :: detection_bound_ns = 0_c_int64_t
   end type tutti_context_options
 
@@ -409,6 +409,14 @@ module tutti_c
       type(tutti_failure), intent(inout), optional :: failure
       integer(c_int32_t) :: tutti_communicator_split
     end function tutti_communicator_split
+    function tutti_communicator_shrink(communicator, timeout_ns, survivors, failure) bind(c)
+      import
+      type(tutti_communicator), value :: communicator
+      integer(c_int64_t), value :: timeout_ns
+      type(tutti_communicator), intent(out) :: survivors
+      type(tutti_failure), intent(inout), optional :: failure
+      integer(c_int32_t) :: tutti_communicator_shrink
+    end function tutti_communicator_shrink
     function tutti_rank(communicator) bind(c)
       import
       type(tutti_communicator), value :: communicator

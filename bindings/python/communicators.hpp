@@ -63,6 +63,7 @@ inline std::shared_ptr<ContextObject> make_context(const py::kwargs& given) {
        [&](const py::object& value) {
          options.detection_bound = timeout_of(value.cast<double>());
        }},
+      {"shrinkable", yes_or_no(options.shrinkable)},
       {"connect",
        [&](const py::object& value) { options.connect = connect_of(value.cast<std::string>()); }},
       {"notify", word("notify", TUTTI_LAST(Notify::flag), options.notify)},
@@ -133,6 +134,17 @@ inline Communicators split(const Communicators& self, std::optional<std::uint32_
   auto object = communicator_of(self->context, self->exchange);
   object->whole = self;
   object->value.emplace(std::move(*part));
+  return object;
+}
+
+inline Communicators shrink(const Communicators& self, std::optional<double> timeout) {
+  const Use use(self->context);
+  const Timeout within = timeout_of(timeout);
+  auto object = communicator_of(self->context, std::make_shared<ExchangeObject>());
+  set_up(*object->exchange, [&] {
+    object->value.emplace(self->value->shrink(within));
+    return true;
+  });
   return object;
 }
 
@@ -249,6 +261,10 @@ inline void add_communicator(py::module_& module) {
           py::kw_only(), py::arg("json") = false)
       .def("split", split, "As MPI_Comm_split; None for ranks whose color is None.",
            py::arg("color"), py::arg("key") = 0)
+      .def("shrink", shrink,
+           "A communicator of the ranks that are still there, each of which calls it within so "
+           "many seconds; needs the option shrinkable.",
+           py::arg("timeout"))
       .def("allocate", allocate,
            "A zeroed array in memory that peers may write; scope is \"rank\", or \"node\" for one "
            "memory of all ranks of a node.",

@@ -103,8 +103,9 @@ struct ContextOptions {
   /// the others there: 10 ms to an hour.  Ranks may differ.  Default: 1 s.
   std::optional<Timeout> detection_bound = {};
   /// Whether Communicator::shrink() can be called later.  Each rank then listens at a TCP port of
-  /// its own, from when a communicator is made until it and all that it was shrunk to are
-  /// destroyed.  Must be equal on all ranks.  Default: false.
+  /// its own, which the kernel chooses: of the loopback if all ranks run on one host, else of its
+  /// first network interface; from when a communicator is made, also by split(), until it and all
+  /// that it was shrunk to are destroyed.  Must be equal on all ranks.  Default: false.
   std::optional<bool> shrinkable = {};
   std::optional<ConnectBy> connect = {};  // alike on all ranks; default: exchange
   std::optional<Notify> notify = {};      // alike on all ranks; default: immediate
@@ -236,18 +237,20 @@ class TUTTI_EXPORT Communicator {
 
   /// Makes a communicator of the ranks of this one that are still there, in their order here, over
   /// the same context.  Collective among these ranks: each has to call it, and waits for all others
-  /// that have neither died nor destroyed this communicator.  All survivors get the same ranks, also
-  /// if more die meanwhile; a rank that dies after it has taken part may still be among them, and is
-  /// then found as in any communicator.  A rank that has got such a communicator calls shrink() of
-  /// that one, and meets those there that are still in this call.
+  /// that have neither died nor destroyed this communicator and all that it was shrunk to.  All
+  /// survivors get the same ranks, also if more die meanwhile; a rank that dies after all have met
+  /// may still be among them, and is then found as in any communicator.  A rank that has got such a
+  /// communicator calls shrink() of that one, and meets those there that are still in this call.
   ///
   /// This communicator is best destroyed afterwards, with its operations; if it has not failed it
   /// stays usable.  The new one has an exchange of its own, over TCP, and borrows neither this one
-  /// nor its exchange.
+  /// nor its exchange.  On its rank 0 a thread relays, and the destructor waits for the other
+  /// ranks, as that of tcp_exchange() does, at most for the set-up timeout.
   ///
   /// Needs ContextOptions::shrinkable.  Throws Error: timed_out, with the ranks that did not come
   /// and whose processes may still be there (they may be stopped, slow, or elsewhere in their
-  /// program); invalid_argument without that option; system.
+  /// program), after which it can be called again; invalid_argument without that option; and what
+  /// making a communicator throws.
   Communicator shrink(Timeout timeout);
 
   /// Ends all calls in flight of this communicator's operations, on all ranks together: for ranks

@@ -18,7 +18,7 @@ enum class [[nodiscard]] Status : std::int32_t{
     ok = 0,
     in_progress = 1,        // nothing is wrong; the operation is still in flight
     timed_out = 2,          // the deadline passed; STILL in flight, waiting may resume
-    peer_failed = -1,       // a peer is gone; the communicator accepts only report and destruction
+    peer_failed = -1,       // a peer is gone; only report, shrink and destruction are left
     transport_failed = -2,  // a work completion carried an error; same consequence
     aborted = -3,           // a rank gave up (abort(), set-up, transport), or in a forked child
 };

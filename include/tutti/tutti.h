@@ -45,7 +45,7 @@ enum {
   TUTTI_OK = 0,
   TUTTI_IN_PROGRESS = 1,       /* nothing is wrong; the operation is still in flight */
   TUTTI_TIMED_OUT = 2,         /* the deadline passed; STILL in flight, waiting may resume */
-  TUTTI_PEER_FAILED = -1,      /* a peer is gone; the communicator can only be asked and freed */
+  TUTTI_PEER_FAILED = -1,      /* a peer is gone; ask, shrink or free the communicator */
   TUTTI_TRANSPORT_FAILED = -2, /* a work completion carried an error; same consequence */
   TUTTI_ABORTED = -3,          /* a rank gave up, or this is a forked child */
   TUTTI_INVALID_ARGUMENT = -4, /* set-up only: the caller's value cannot work anywhere */
@@ -195,11 +195,11 @@ typedef struct {
   tutti_counts ranks_per_node;
   tutti_counts ranks_per_domain;
   int64_t connections_max;
-  const char* tuning_file;   /* path; refused on all ranks where one cannot take it */
-  int32_t tuning;            /* TUTTI_TUNING_MODE_... */
-  int32_t tuning_keeps_bits; /* TUTTI_YES, TUTTI_NO */
-  int32_t tuning_appends;    /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
-  int32_t reserved_too;
+  const char* tuning_file;    /* path; refused on all ranks where one cannot take it */
+  int32_t tuning;             /* TUTTI_TUNING_MODE_... */
+  int32_t tuning_keeps_bits;  /* TUTTI_YES, TUTTI_NO */
+  int32_t tuning_appends;     /* TUTTI_YES, TUTTI_NO: append what first calls find, at rank 0 */
+  int32_t shrinkable;         /* TUTTI_YES, TUTTI_NO: alike on all ranks */
   int64_t detection_bound_ns; /* within which a dead process of this host is found; 0: 1 s */
 } tutti_context_options;
 
@@ -227,6 +227,13 @@ TUTTI_EXPORT tutti_status tutti_communicator_free(tutti_communicator* communicat
 TUTTI_EXPORT tutti_status tutti_communicator_split(tutti_communicator* communicator, int32_t color,
                                                    int64_t key, tutti_communicator** part,
                                                    tutti_failure* failure);
+
+/* Makes a communicator of the ranks that are still there, each of which calls it; needs the option
+ * shrinkable.  It may outlive `communicator` and its exchange. */
+TUTTI_EXPORT tutti_status tutti_communicator_shrink(tutti_communicator* communicator,
+                                                    int64_t timeout_ns,
+                                                    tutti_communicator** survivors,
+                                                    tutti_failure* failure);
 
 TUTTI_EXPORT int32_t tutti_rank(const tutti_communicator* communicator);
 TUTTI_EXPORT int32_t tutti_rank_count(const tutti_communicator* communicator);

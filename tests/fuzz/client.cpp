@@ -1,7 +1,9 @@
 // A rank whose hub sends anything.  Its calls end, well or with an Error, and what they write lies
 // within their buffers.  The first byte of an input says how far the hub is honest (0 mod 4: not at
-// all, 1: it challenges, else it proves that it knows the secret, and welcomes); then come frames:
-// their type (plus 64: after the rank's next frame), the length of their payload, payload.
+// all, 1: it challenges, else it proves that it knows the secret, and welcomes), and, with a 4,
+// that it is the hub of a meeting of ranks that are still there, whose welcome says who they are:
+// with an 8 honestly, else that is left to the frames.  Then come frames: their type (plus 64:
+// after the rank's next frame), the length of their payload, payload.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,8 +14,10 @@
 #include <optional>
 #include <thread>
 #include <tutti/bootstrap.hpp>
+#include <tutti/detail/clock.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/status.hpp>
+#include <vector>
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/handshake.hpp"
@@ -56,6 +60,12 @@ struct Listener {
 };
 
 void use(Exchange& exchange) {
+  if (exchange.rank_count() != rank_count || exchange.self() != Rank{1}) {
+    const std::array<std::byte, 8> mine{};
+    std::vector<std::byte> all(8 * exchange.rank_count());
+    exchange.allgather(mine, all, 1s);
+    return;
+  }
   std::array<std::byte, 8> mine{};
   std::array<std::byte, 8 * rank_count> all{};
   (void)exchange.allgather_unless_equal(mine, all, 1s);
@@ -67,8 +77,19 @@ void use(Exchange& exchange) {
 }
 
 /// A rank, as far as it comes.
-void be_rank(const std::string& rendezvous) {
+void be_rank(const std::string& rendezvous, bool again) {
   try {
+    if (again) {
+      const std::vector<Address> places(rank_count,
+                                        resolve(parse_endpoint(rendezvous), rendezvous).front());
+      const auto met = TcpExchange::attend(
+          {.self = Rank{1}, .places = places, .secret = secret, .leader = Rank{0}, .linger = 1s},
+          Deadline::after(20ms, detail::MonotonicClock::read()));
+      promise(met.exchange == nullptr || met.ranks.size() == met.exchange->rank_count(),
+              "who has come are the ranks of the exchange");
+      if (met.exchange) use(*met.exchange);
+      return;
+    }
     const TcpOptions options{.rank = Rank{1},
                              .rank_count = rank_count,
                              .rendezvous = rendezvous,
@@ -125,8 +146,9 @@ void judge(std::span<const std::uint8_t> input) {
   while (listener.accept(0)) {
   }
   Bytes bytes(input);
-  const std::uint8_t honesty = bytes.byte() & 3;
-  std::thread rank([&] { be_rank(listener.rendezvous); });
+  const std::uint8_t first = bytes.byte(), honesty = first & 3;
+  const bool again = (first & 4) != 0, says_who = (first & 8) != 0;
+  std::thread rank([&] { be_rank(listener.rendezvous, again); });
   if (const detail::Descriptor socket = listener.accept(1000)) {
     std::vector<std::byte> stream;
     FrameReader reader{4096};
@@ -143,7 +165,12 @@ void judge(std::span<const std::uint8_t> input) {
       if (honesty > 1) {
         const wire::Proof proof{prove(Prover::hub, secret, *hello, challenge)};
         append_frame(stream, wire::FrameType::proof, bytes_of(proof));
-        append_frame(stream, wire::FrameType::welcome, {});
+        constexpr std::array<std::uint32_t, rank_count> all{0, 1, 2};
+        if (!again)
+          append_frame(stream, wire::FrameType::welcome, {});
+        else if (says_who)
+          append_frame(stream, wire::FrameType::welcome, bytes_of(wire::Missing{0, rank_count, 0}),
+                       std::as_bytes(std::span(all)));
       }
     }
     while (!bytes.empty()) {
@@ -204,6 +231,12 @@ std::vector<std::string> seeds() {
   add(0, {{challenge, payload(bytes_of(wire::Challenge{}))},
           {proof, payload(bytes_of(wire::Proof{}))}});
   add(1, {{proof, payload(bytes_of(wire::Proof{}))}, {welcome, {}}});
+  add(14, {{equal, payload(bytes_of(wire::Step{1, 8}))}});
+  std::vector<std::byte> only_this = payload(bytes_of(wire::Missing{0, 1, 0}), 4);
+  only_this[sizeof(wire::Missing)] = std::byte{1};
+  add(6, {{welcome, only_this}, {gathered, payload(bytes_of(wire::Step{1, 8}), 8)}});
+  add(6, {{welcome, payload(bytes_of(wire::Missing{0, 1, 0}), 4)}});
+  add(6, {{gave_up, payload(bytes_of(wire::Missing{0, 1, 0}), 4)}});
   return all;
 }
 

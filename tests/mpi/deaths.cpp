@@ -1,8 +1,9 @@
-// mpi_deaths FOLDER SEED kill|stop|abort|leave RANKS_PER_NODE: collectives over an MPI exchange, in
-// which one rank, at a random call, is killed, is stopped for a while, gives up, or leaves in good
-// order.  Every other rank leaves FOLDER/heard.RANK, which says "fine" if it has heard of the right
-// thing in time, or what was wrong: a launcher may lose what is printed once a rank has died.
-// deaths.sh counts the files.  FOLDER also has a file by which the ranks measure.
+// mpi_deaths FOLDER SEED kill|stop|abort|leave|shrink RANKS_PER_NODE: collectives over an MPI
+// exchange, in which one rank, at a random call, is killed, is stopped for a while, gives up, or
+// leaves in good order.  With shrink one is killed, and the others go on without it.  Every other
+// rank leaves FOLDER/heard.RANK, which says "fine" if it has heard of the right thing in time, or
+// what was wrong: a launcher may lose what is printed once a rank has died. deaths.sh counts the
+// files.  FOLDER also has a file by which the ranks measure.
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
@@ -82,9 +83,9 @@ std::string judged(const Communicator& communicator, Status status, Rank victim,
                    std::string_view what, std::int64_t took_ns) {
   const tutti::Failure& failure = communicator.failure();
   const Status expected = what == "abort" ? Status::aborted : Status::peer_failed;
-  const std::string words = what == "kill"    ? "has died"
-                            : what == "abort" ? "gave up"
-                                              : "has left while it was needed";
+  const std::string words = what == "kill" || what == "shrink" ? "has died"
+                            : what == "abort"                  ? "gave up"
+                                                               : "has left while it was needed";
   const std::string text = failure.text;
   if (status != expected) return "status " + std::to_string(static_cast<int>(status)) + ": " + text;
   if (failure.peer != victim || text.find(words) == std::string::npos) return text;
@@ -104,6 +105,24 @@ void stop_for_a_while() {
   ::raise(SIGSTOP);
 }
 
+/// The ranks that are still there go on.  Returns what was wrong.
+std::string go_on_without(Communicator& communicator, Rank victim) {
+  Communicator survivors = communicator.shrink(20s);
+  Collectives collectives(survivors, survivors.rank_count() - 1);
+  for (Operation& operation : collectives.operations) {
+    Status status = operation.start();
+    if (status == Status::ok) status = operation.wait(20s);
+    if (status != Status::ok) return std::string("after shrink(): ") + survivors.failure().text;
+  }
+  const bool was_after = communicator.rank() > victim;
+  const auto expected = index_of(communicator.rank()) - (was_after ? 1u : 0u);
+  if (survivors.rank_count() + 1 != communicator.rank_count() ||
+      index_of(survivors.rank()) != expected)
+    return "after shrink() this is rank " + std::to_string(index_of(survivors.rank())) + " of " +
+           std::to_string(survivors.rank_count());
+  return {};
+}
+
 /// Returns what was wrong, an empty text if nothing was, and nothing at all on the victim.
 std::optional<std::string> play(Board& board, unsigned seed, std::string_view what,
                                 std::uint32_t ranks_per_node) {
@@ -111,6 +130,7 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
   tutti::ContextOptions options;
   options.device = "soft0";
   if (ranks_per_node > 0) options.ranks_per_node = std::vector<std::uint32_t>{ranks_per_node};
+  options.shrinkable = what == "shrink";
   tutti::Context context(options);
   auto communicator = std::make_unique<Communicator>(context, *exchange);
   const std::uint32_t ranks = communicator->rank_count();
@@ -127,7 +147,7 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
     Operation& operation = collectives->operations[random() % collectives->operations.size()];
     if (is_victim && call == fatal_call) {
       board.happened_at = now_ns();
-      if (what == "kill") ::raise(SIGKILL);
+      if (what == "kill" || what == "shrink") ::raise(SIGKILL);
       if (what == "stop") stop_for_a_while();
       if (what == "abort") communicator->abort();
       if (what == "leave") collectives.reset();
@@ -144,8 +164,9 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
     if (status == Status::ok) status = operation.wait(20s);
     if (status == Status::ok) continue;
     const std::int64_t took_ns = now_ns() - board.happened_at;
-    const std::string wrong = judged(*communicator, status, victim, what, took_ns);
+    std::string wrong = judged(*communicator, status, victim, what, took_ns);
     ++board.done;
+    if (wrong.empty() && what == "shrink") wrong = go_on_without(*communicator, victim);
     return wrong;
   }
   return std::string();
@@ -177,7 +198,7 @@ int main(int argument_count, char** arguments) {
         << (wrong->empty() ? "fine" : *wrong) << '\n';
   }
   // MPI would wait for the rank that was killed.
-  if (what == "kill") ::_exit(0);
+  if (what == "kill" || what == "shrink") ::_exit(0);
   MPI_Finalize();
   return 0;
 }

@@ -6,7 +6,9 @@
 # With APART set, each rank has its own namespace of process ids, so that it sees no other process, as
 # on hosts of their own.
 #
-# usage: deaths.sh kill|stop|abort|leave RUNS RANKS RANKS_PER_NODE PROGRAM LAUNCHER ARGUMENT...
+# With shrink, one rank is killed, and the others go on in a communicator of their own.
+#
+# usage: deaths.sh kill|stop|abort|leave|shrink RUNS RANKS RANKS_PER_NODE PROGRAM LAUNCHER ARGUMENT...
 what=$1 runs=$2 ranks=$3 ranks_per_node=$4 program=$5
 shift 5
 case $("$1" --version 2>&1) in

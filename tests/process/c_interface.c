@@ -557,6 +557,9 @@ static void bad_input(const place* here, int everywhere) {
   {
     tutti_communicator* part = NULL;
     tutti_segment* segment = NULL;
+    REFUSED(tutti_communicator_shrink(all, 0, &part, &failure),
+            "shrink: this communicator cannot be shrunk; set TUTTI_SHRINKABLE=1");
+    REFUSED(tutti_communicator_shrink(all, 0, NULL, &failure), "survivors NULL: ");
     REFUSED(tutti_communicator_split(all, wrong ? -2 : 0, 0, &part, &failure),
             "split: color -2: expected 0 or more, or TUTTI_NO_COLOR");
     REFUSED(tutti_segment_allocate(all, wrong ? -1 : 64, TUTTI_SCOPE_RANK, &segment, &failure),
@@ -617,6 +620,36 @@ static int giving_up(tutti_exchange* exchange, void* unused) {
   return failures != 0;
 }
 
+/* One leaves, and the others go on without it. */
+static int going_on(tutti_exchange* exchange, void* unused) {
+  (void)unused;
+  failures = 0;
+  tutti_failure failure;
+  const tutti_context_options options = {.struct_size = sizeof options,
+                                         .device = "soft0",
+                                         .arena_bytes = 4 << 20,
+                                         .shrinkable = TUTTI_YES};
+  tutti_context* context = NULL;
+  tutti_communicator *all = NULL, *survivors = NULL;
+  tutti_operation* operation = NULL;
+  if (tutti_context_create(&options, &context, &failure) != TUTTI_OK ||
+      tutti_communicator_create(context, exchange, &all, &failure) != TUTTI_OK)
+    return 1;
+  const int32_t self = tutti_rank(all), count = tutti_rank_count(all);
+  if (self != 1) {
+    CHECK(tutti_communicator_shrink(all, INT64_C(20000000000), &survivors, &failure) == TUTTI_OK);
+    CHECK(tutti_communicator_free(all) == TUTTI_OK);
+    CHECK(tutti_rank_count(survivors) == count - 1);
+    CHECK(tutti_rank(survivors) == (self == 0 ? 0 : self - 1));
+    CALL(tutti_barrier_init(survivors, NULL, &operation, &failure));
+    CHECK(tutti_communicator_free(survivors) == TUTTI_OK);
+  } else {
+    CHECK(tutti_communicator_free(all) == TUTTI_OK);
+  }
+  CHECK(tutti_context_free(context) == TUTTI_OK);
+  return failures != 0;
+}
+
 /* An operator that always says that it has failed. */
 static void refusing(const void* incoming, void* partial, size_t count, void* context) {
   (void)incoming;
@@ -673,6 +706,8 @@ static int as_forked_child(place* here, tutti_operation* operation, tutti_segmen
   expect_refused(tutti_barrier_init(here->communicator, &nothing, &other, &failure), &failure,
                  "this is a forked child", __LINE__);
   CHECK(other == NULL);
+  expect_refused(tutti_communicator_shrink(here->communicator, 0, &part, &failure), &failure,
+                 "this is a forked child", __LINE__);
   expect_refused(tutti_communicator_split(here->communicator, 0, 0, &part, &failure), &failure,
                  "this is a forked child", __LINE__);
   expect_refused(tutti_synchronize(here->communicator, &failure), &failure,
@@ -737,7 +772,7 @@ static void bad_set_up(void) {
   CONTEXT_REFUSED(tuning, 5, "tuning 5: expected 0 (not given) .. 4");
   CONTEXT_REFUSED(tuning_keeps_bits, 3,
                   "tuning_keeps_bits 3: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
-  CONTEXT_REFUSED(reserved_too, 1, "reserved_too 1: expected 0");
+  CONTEXT_REFUSED(shrinkable, 3, "shrinkable 3: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
   CONTEXT_REFUSED(tuning_appends, -1,
                   "tuning_appends -1: expected TUTTI_DEFAULT, TUTTI_YES or TUTTI_NO");
   CONTEXT_REFUSED(connections_max, INT64_C(1) << 32,
@@ -772,6 +807,7 @@ static void bad_set_up(void) {
           "communicator NULL: ");
   CHECK(segment == NULL);
   communicator = (tutti_communicator*)&failure;
+  REFUSED(tutti_communicator_shrink(NULL, 0, &communicator, &failure), "communicator NULL: ");
   REFUSED(tutti_communicator_split(NULL, 0, 0, &communicator, &failure), "communicator NULL: ");
   CHECK(communicator == NULL);
   options.device = "nothing_of_this_name";
@@ -905,6 +941,7 @@ int main(void) {
   on_ranks(2, everything);
   on_ranks(4, everything);
   on_ranks(3, giving_up);
+  on_ranks(3, going_on);
   on_ranks(3, operator_fails);
   on_ranks(2, with_forked_children);
   users_exchange();

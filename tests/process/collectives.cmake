@@ -11,7 +11,7 @@ function(tutti_process_test name subject)
   endif()
 endfunction()
 foreach(name bits chaos collectives connections devices failures first_call flags isolation misuse nodes
-    operator_failures report rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
+    operator_failures report rooted schedules segments shrink single_copy blocks split shared_ring shared_ring_stops staging stale
     trace tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300
     SOURCES ${name}_test.cpp LINK tutti)
@@ -181,6 +181,8 @@ foreach(run "long:local" "long:tcp" "soak:mute" "soak:local_nodes" "soak:tcp_nod
     RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})
 endforeach()
 
+add_test(NAME soak_shrink COMMAND process_shrink --gtest_filter=ShrinkChaos.* --runs=500 --seed=1000)
+set_tests_properties(soak_shrink PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
 add_test(NAME soak_chaos COMMAND process_chaos --runs=300 --seed=1000)
 set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
 

@@ -355,6 +355,7 @@ contains
     shape = 2
     options%ranks_per_node = tutti_counts(c_loc(shape), 1)
     options%arena_bytes = 8 * 1024 * 1024
+    options%shrinkable = TUTTI_YES
     call tutti_make_context(context, device="no_such_device", status=status, failure=failure)
     call expect(status < 0 .and. index(tutti_failure_text(failure), "no_such_device") > 0, &
       tutti_failure_text(failure))
@@ -371,6 +372,9 @@ contains
     call mistakes()
     call expect(tutti_communicator_split(all, mod(me, 2), 0_int64, part, failure) == TUTTI_OK, "split")
     call expect(tutti_rank_count(part) == merge(2, 1, mod(me, 2) == 0), "parts")
+    call expect(tutti_communicator_free(part) == TUTTI_OK, "free")
+    call expect(tutti_communicator_shrink(all, 20000000000_int64, part, failure) == TUTTI_OK, "shrink")
+    call expect(tutti_rank_count(part) == ranks .and. tutti_rank(part) == me, "ranks that are still there")
     call expect(tutti_communicator_free(part) == TUTTI_OK, "free")
     call expect(tutti_communicator_free(all) == TUTTI_OK, "free")
     call expect(tutti_context_free(context) == TUTTI_OK, "free")

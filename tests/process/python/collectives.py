@@ -490,11 +490,36 @@ def die(exchange):
     return 5
 
 
+def go_on(exchange):
+    communicator = tutti.Communicator(tutti.Context(device="soft0", shrinkable=True), exchange)
+    self = communicator.rank
+    barrier = communicator.barrier()
+
+    def run_until_failure():
+        while True:
+            barrier.run(TIMEOUT)
+
+    if self == 0:
+        barrier.run(TIMEOUT)
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused(run_until_failure, "rank 0", kind=tutti.PeerFailed)
+    survivors = communicator.shrink(TIMEOUT)
+    del barrier, communicator
+    gc.collect()
+    expect((survivors.rank, survivors.rank_count) == (self - 1, 2), survivors.rank)
+    target = np.zeros(1)
+    survivors.allreduce(np.full(1, float(self)), target).run(TIMEOUT)
+    expect(target[0] == 3, target)
+    return 5
+
+
 def main():
     tutti.run_local(RANKS, body)
     tutti.run_local(2, give_up)
     results = tutti.run_local(2, die, check=False)
     expect(results == [(5, 0), (0, signal.SIGKILL)], results)
+    results = tutti.run_local(3, go_on, check=False)
+    expect(results == [(0, signal.SIGKILL), (5, 0), (5, 0)], results)
     error = refused(lambda: tutti.run_local(2, lambda exchange: sys.exit(exchange is None or 3)),
                     "rank 0 ended with status 3, rank 1 ended with status 3", kind=tutti.Error)
     expect((error.code, error.peer) == ("system", None), (error.code, error.peer))

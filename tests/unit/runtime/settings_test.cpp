@@ -61,6 +61,7 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_NOTIFY", "flag");
   set("TUTTI_SHARED_NOTIFICATIONS", "republished");
   set("TUTTI_REGISTER_BUFFERS", "1");
+  set("TUTTI_SHRINKABLE", "1");
   set("TUTTI_RANKS_PER_NODE", "3,1");
   set("TUTTI_PLACEMENT", "random");
   set("TUTTI_DOMAINS_ABOVE", "5");
@@ -90,6 +91,7 @@ TEST_F(Settings, values_are_read) {
   EXPECT_EQ(options.notify, Notify::flag);
   EXPECT_EQ(options.shared_notifications, SharedNotifications::republished);
   EXPECT_TRUE(options.register_buffers);
+  EXPECT_TRUE(options.shrinkable);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
   EXPECT_EQ(options.domains_above, 5u);
@@ -244,6 +246,7 @@ TEST_F(Settings, bad_values_are_refused_with_what_is_expected) {
   expect_refused("TUTTI_CONNECT", "CM", "exchange");
   expect_refused("TUTTI_CONNECT", "", "rdma_cm");
   expect_refused("TUTTI_REGISTER_BUFFERS", "yes", "0 or 1");
+  expect_refused("TUTTI_SHRINKABLE", "yes", "0 or 1");
   expect_refused("TUTTI_STRAGGLERS", "yes", "0 or 1");
   expect_refused("TUTTI_TRACE", "", "the path of a file");
   expect_refused("TUTTI_TRACE_BYTES", "many", "bytes, for example");

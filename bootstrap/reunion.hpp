@@ -1,0 +1,79 @@
+// How ranks meet again after some of them have died.  Each rank has listened since all were there,
+// and knows where the others do, so nobody has to be told anything.  The leader, which is the
+// lowest rank that is still there, runs a hub at its own port (hub.hpp); the others connect to it.
+//
+//   rank 0  dead               its port refuses connections: gone, for everybody and for good
+//   rank 1  leads              waits until each rank has come or is gone, then welcomes all of them
+//   rank 2  0 is gone; joins 1
+//   rank 3  stopped            its kernel still accepts connections: it is late, and waited for
+//   rank 4  dead               found by rank 1: its port refuses connections
+//
+// Ranks that go by the same ports find the same leader, at different times, without a vote: a port
+// that once refuses connections never accepts any again.  A leader that dies before it has welcomed
+// all is found by those that wait for it, and the next one leads.  Ranks are those of the first
+// communicator, whatever it was shrunk to since, so that those that have got one that is shrunk
+// again and those that have not meet each other.
+//
+// Two ranks whose hosts cannot reach each other take each other's hosts for vanished, and then both
+// sides of the network go on by themselves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "bootstrap/socket.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
+#include "tutti/exchange.hpp"
+#include "tutti/timeout.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::bootstrap {
+
+/// What names the network of this process on its host (its namespace); never 0.
+std::uint64_t network_identity() noexcept;
+
+/// Where a rank listens; a plain value that allgather can carry.
+struct MeetingCard {
+  std::array<std::uint8_t, 16> address{};  // IPv4: the first four bytes
+  std::array<std::uint8_t, 32> secret{};   // random; all take that of rank 0
+  std::uint16_t is_v6 = 0;
+  std::uint16_t port = 0;  // 0: it cannot listen
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(MeetingCard) == 56 && std::is_trivially_copyable_v<MeetingCard>);
+
+/// A rank's part of all meetings of the ranks of one communicator.  One thread at a time.
+class MeetingPlace {
+ public:
+  /// Listens at a free port: of the loopback if all ranks are on this host and its network, else of
+  /// the first interface.  Throws Error{system}.
+  explicit MeetingPlace(bool all_are_here);
+
+  MeetingCard card() const;
+  /// The cards of all ranks.
+  void know(std::span<const MeetingCard> all, Rank self);
+
+  struct Met {
+    std::unique_ptr<Exchange> exchange;  // of those that have come; none: time is up
+    std::vector<Rank> ranks;             // who has come, in the exchange's order, or who has not
+  };
+  /// Meets the ranks that are still there, each of which calls it.  `linger`: of the exchange's
+  /// destructor.  Throws Error{system}.
+  Met meet(Deadline deadline, Timeout linger);
+
+ private:
+  void empty_queue() noexcept;
+
+  UnsharedDescriptor listener_;
+  std::string secret_;
+  std::vector<Address> places_;  // by rank
+  Rank self_{0};
+};
+
+}  // namespace tutti::bootstrap
