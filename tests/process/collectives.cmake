@@ -10,7 +10,7 @@ function(tutti_process_test name subject)
     set_tests_properties(${name} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
   endif()
 endfunction()
-foreach(name bits chaos collectives connections devices failures first_call flags isolation misuse nodes
+foreach(name bits cancel chaos collectives connections devices failures first_call flags isolation misuse nodes
     operator_failures report rooted schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale
     trace tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300
