@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <tutti/detail/names.hpp>
@@ -45,7 +46,7 @@ struct CollectiveJob {
   Across across = Across::automatic;
   Rank root{0};
   std::uint32_t slack = 0;
-  double data_fraction = 1, rank_fraction = 1;
+  double data_fraction = 1;
   bool in_segments = false;
   bool may_move = false;  // calls may be on other buffers
 
@@ -115,9 +116,7 @@ class RunningCollective {
   /// those of a stale-synchronous allreduce.
   bool is_right(std::uint64_t call, std::uint64_t oldest) const {
     const std::uint64_t* const got = now_target_->data();
-    if (job_.kind == Kind::barrier) return true;
-    if (is_rooted_at_another() && job_.kind != Kind::broadcast && job_.kind != Kind::scatter)
-      return true;
+    if (job_.kind == Kind::barrier || has_no_result()) return true;
     const std::size_t count = covered(target_count());
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t most = expected(call, i);
@@ -152,41 +151,21 @@ class RunningCollective {
     std::optional<Segment> segment_;
   };
 
-  bool is_rooted_at_another() const {
-    switch (job_.kind) {
-      case Kind::broadcast:
-      case Kind::reduce:
-      case Kind::gather:
-      case Kind::scatter:
-        return Rank{self_} != job_.root;
-      default:
-        return false;
-    }
+  bool is(std::initializer_list<Kind> kinds) const {
+    return std::find(kinds.begin(), kinds.end(), job_.kind) != kinds.end();
+  }
+  bool has_no_result() const {
+    return is({Kind::reduce, Kind::gather}) && Rank{self_} != job_.root;
   }
   std::size_t source_count() const {
-    switch (job_.kind) {
-      case Kind::barrier:
-      case Kind::broadcast:
-        return 0;
-      case Kind::alltoall:
-      case Kind::scatter:
-      case Kind::reduce_scatter:
-        return job_.count * ranks_;
-      default:
-        return job_.count;
-    }
+    if (is({Kind::barrier, Kind::broadcast})) return 0;
+    const bool has_blocks = is({Kind::alltoall, Kind::scatter, Kind::reduce_scatter});
+    return has_blocks ? job_.count * ranks_ : job_.count;
   }
   std::size_t target_count() const {
-    switch (job_.kind) {
-      case Kind::barrier:
-        return 0;
-      case Kind::allgather:
-      case Kind::alltoall:
-      case Kind::gather:
-        return job_.count * ranks_;
-      default:
-        return job_.count;
-    }
+    if (job_.kind == Kind::barrier) return 0;
+    const bool has_blocks = is({Kind::allgather, Kind::alltoall, Kind::gather});
+    return has_blocks ? job_.count * ranks_ : job_.count;
   }
   /// Grows with the call, by as much for each rank.
   static std::uint64_t value(std::uint32_t rank, std::uint64_t call, std::size_t i) {
