@@ -90,7 +90,10 @@ class Ranks {
     std::uint64_t idle_turns = 0;
     for (std::uint64_t turn = 0; idle_turns < simulation::idle_turns_max(count()); ++turn) {
       if (turn == accident_at) have_accident();
-      if (turn == cancelled_at) cancel();
+      if (turn == cancelled_at) {
+        cancel();
+        idle_turns = 0;
+      }
       if (!fabric_.idle() && random_() % 2 == 0) {
         fabric_.deliver_one();
         idle_turns = 0;
