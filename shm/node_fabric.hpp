@@ -114,8 +114,8 @@ class NodeChannel {
   }
   int read_error() const noexcept { return read_error_; }
 
-  /// As if nothing had been put or had arrived.  Nobody reads or writes the slots meanwhile, and the
-  /// peers do the same before they put again.
+  /// As if nothing had been put or had arrived.  Nobody reads or writes the slots meanwhile, and
+  /// the peers do the same before they put again.
   void forget_messages() noexcept {
     for (std::vector<PreparedStore>& stores : stores_)
       for (PreparedStore& store : stores) store.messages = 0;

@@ -77,8 +77,7 @@ void VerbsChannel::forget_messages() noexcept {
     arrival.raised = 0;
     arrival.taken = is_line ? numbers_from_ : 0;
     // Relaxed: peers send again only when an exchange has told them that this is done.
-    if (is_line)
-      std::atomic_ref(*arrival.word).store(numbers_from_, std::memory_order_relaxed);
+    if (is_line) std::atomic_ref(*arrival.word).store(numbers_from_, std::memory_order_relaxed);
   }
   for (OutgoingLine& line : lines_) line.line.number = line.numbers_from;
   for (Received& one : received_) one.count = 0;

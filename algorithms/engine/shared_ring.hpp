@@ -553,7 +553,9 @@ class SharedRing {
     std::fill(progress_.begin(), progress_.end(), Progress{});
     if (!owns_block) return;
     // Relaxed: ranks go on only when an exchange has told them that this is done.
-    const auto clear = [&](std::size_t offset) { word(offset).store(0, std::memory_order_relaxed); };
+    const auto clear = [&](std::size_t offset) {
+      word(offset).store(0, std::memory_order_relaxed);
+    };
     for (std::uint32_t copy = 0; copy < layout_.copies(); ++copy)
       for (std::uint32_t id = 0; id < layout_.ids(); ++id) {
         clear(layout_.arrived(copy, id));

@@ -124,9 +124,8 @@ std::vector<Partner> partners_of(Communicator::Implementation& communicator) {
           std::any_of(partners.begin(), partners.end(), is_known))
         continue;
       if (connection.failed)
-        throw Error(ErrorCode::peer_failed, "the connection to rank " +
-                                                std::to_string(index_of(rank)) +
-                                                " has failed; make another context");
+        throw Error(ErrorCode::peer_failed, "cancel: the connection to rank " +
+                                                std::to_string(index_of(rank)) + " has failed");
       partners.push_back({.rank = rank, .connection = connection});
     }
   });
@@ -137,14 +136,12 @@ std::vector<Partner> partners_of(Communicator::Implementation& communicator) {
 /// for it has left.
 bool is_quiet(verbs::VerbsFabric& fabric, Partner& partner, std::uint16_t number) {
   verbs::Connection& connection = partner.connection;
-  if (!partner.is_marked &&
-      fabric.mark(connection, connection.marker_sent) == Status::ok) {
+  if (!partner.is_marked && fabric.mark(connection, connection.marker_sent) == Status::ok) {
     partner.is_marked = true;
     partner.marked_at = connection.sends.posted();
   }
   if (connection.failed)
-    throw Error(ErrorCode::peer_failed,
-                "cancel: the connection to rank " +
+    throw Error(ErrorCode::peer_failed, "cancel: the connection to rank " +
                                             std::to_string(index_of(partner.rank)) + " has failed");
   return partner.is_marked && connection.marker_heard == number &&
          connection.sends.left() >= partner.marked_at;
@@ -208,6 +205,21 @@ void await_failed_operator(Communicator::Implementation& communicator) {
   }
 }
 
+/// A connection has failed, as a rule because its peer has died: the side channel needs a moment to
+/// say so.  Then, or after that, the communicator has failed; throws the reason.
+[[noreturn]] void fail(Communicator::Implementation& communicator, const Error& reason) {
+  Context::Implementation& context = communicator.context;
+  const Deadline deadline = Deadline::after(Liveness::explanation_time, context.clock.now());
+  while (reason.code() == ErrorCode::peer_failed && !communicator.failed() &&
+         !deadline.passed(context.clock.now())) {
+    communicator.liveness.check(context.clock.now());
+    sched_yield();
+  }
+  communicator.require_usable();
+  communicator.fail(Status::aborted, communicator.exchange.self(), reason.what(), nullptr);
+  throw reason;
+}
+
 }  // namespace
 }  // namespace runtime
 
@@ -239,7 +251,12 @@ void Communicator::cancel() {
   // So far nothing is done that could not be undone.
   const Entry mine{Verdict::of(error), static_cast<std::uint8_t>(partners.empty() ? 0 : 1)};
   const std::vector<Entry> entries = gather_unless_equal(ranks, call, mine);
-  agree<Entry>(error, entries);
+  try {
+    agree<Entry>(error, entries);
+  } catch (const Error& reason) {
+    if (reason.code() == ErrorCode::peer_failed) fail(ranks, reason);
+    throw;
+  }
   if (std::any_of(entries.begin(), entries.end(),
                   [](const Entry& entry) { return entry.has_partners != 0; })) {
     const std::vector<std::uint16_t> numbers = swap_numbers(ranks, call, partners);
@@ -249,8 +266,7 @@ void Communicator::cancel() {
     try {
       agree<Verdict>(error, verdicts);
     } catch (const Error& reason) {
-      ranks.fail(Status::aborted, rank(), reason.what(), nullptr);
-      throw;
+      fail(ranks, reason);
     }
   }
   for_each_operation(ranks, [](Operation::Implementation& operation) { operation.forget_calls(); });

@@ -61,8 +61,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   Segment::Implementation* moved_source = nullptr;  // of a call with another source
   std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
   std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
-  std::vector<shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
-  std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
+  std::vector<shm::SequenceWord*> readers;       // those of ranks that read this rank's partials
+  std::vector<shm::SequenceWord*> is_read_here;  // this rank's, with those whose partials it reads
   shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
   std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged

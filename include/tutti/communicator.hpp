@@ -236,10 +236,10 @@ class TUTTI_EXPORT Communicator {
 
   /// Makes a communicator of the ranks of this one that are still there, in their order here, over
   /// the same context.  Collective among these ranks: each has to call it, and waits for all others
-  /// that have neither died nor destroyed this communicator.  All survivors get the same ranks, also
-  /// if more die meanwhile; a rank that dies after it has taken part may still be among them, and is
-  /// then found as in any communicator.  A rank that has got such a communicator calls shrink() of
-  /// that one, and meets those there that are still in this call.
+  /// that have neither died nor destroyed this communicator.  All survivors get the same ranks,
+  /// also if more die meanwhile; a rank that dies after it has taken part may still be among them,
+  /// and is then found as in any communicator.  A rank that has got such a communicator calls
+  /// shrink() of that one, and meets those there that are still in this call.
   ///
   /// This communicator is best destroyed afterwards, with its operations; if it has not failed it
   /// stays usable.  The new one has an exchange of its own, over TCP, and borrows neither this one
@@ -252,8 +252,8 @@ class TUTTI_EXPORT Communicator {
 
   /// Gives up all calls in flight of this communicator's operations, on all ranks together: for
   /// ranks whose wait() has timed out because one of them was late, and who do not want the results
-  /// any more.  Collective: the ranks whose own calls have finished, or were never started, call it,
-  /// too.  Each of its steps waits for at most the set-up timeout.
+  /// any more.  Collective: the ranks whose own calls have finished, or were never started, call
+  /// it, too.  Each of its steps waits for at most the set-up timeout.
   ///
   /// Afterwards no operation is in flight, and all can be started again, on any buffers that they
   /// could be started on before, as if they had just been made: their calls are counted from 1.  No

@@ -3,7 +3,8 @@
 // targets any more, and all later calls are right, as are those of other communicators meanwhile;
 // ranks that do not come, die or do something else are named.
 //
-// cancel --runs=N --seed=S: the random runs are S .. S + N - 1; a failure prints the seed of its run.
+// cancel --runs=N --seed=S: the random runs are S .. S + N - 1; a failure prints the seed of its
+// run.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -159,7 +160,8 @@ int check(RunningCollective& collective, std::uint64_t& call, std::uint32_t coun
     Status status = collective.start(++call);
     if (status == Status::ok) status = collective.operation().wait(30s);
     if (status != Status::ok)
-      return fails(collective, (name_of(status) + (": " + collective.operation().describe())).c_str());
+      return fails(collective,
+                   (name_of(status) + (": " + collective.operation().describe())).c_str());
     const std::uint64_t slack = collective.slack();
     if (!collective.is_right(call, std::max(first, call > slack ? call - slack : 1))) return 1;
   }
@@ -297,11 +299,12 @@ TEST(Cancel, of_a_part_leaves_the_whole_alone_and_the_other_way_round) {
     RunningCollective of_whole(whole, {.kind = Kind::allreduce, .count = 3'000});
     RunningCollective of_part(*part, {.kind = Kind::allreduce, .count = 3'000});
     std::uint64_t whole_call = 0, part_call = 0;
-    for (int round = 0; round < 10; ++round) {
+    for (std::uint64_t round = 0; round < 10; ++round) {
       if (of_whole.start(++whole_call) != Status::ok) return 1;
       if (self % 2 == 0) call_in_vain(of_part, part_call, 1, 100us);
       part->cancel();
-      if (of_whole.operation().wait(30s) != Status::ok || !of_whole.is_right(whole_call, whole_call))
+      if (of_whole.operation().wait(30s) != Status::ok ||
+          !of_whole.is_right(whole_call, whole_call))
         return 2;
       part_call = whole_call = 1000 * (round + 1);
       if (of_part.start(++part_call) != Status::ok) return 3;
@@ -388,7 +391,8 @@ TEST(Cancel, is_refused_on_all_ranks_when_one_calls_something_else_and_calls_go_
     }
     if (communicator.failure().status != Status::ok) return 3;
     if (is_late && collective.start(++call) != Status::ok) return 4;
-    if (collective.operation().wait(30s) != Status::ok || !collective.is_right(call, call)) return 5;
+    if (collective.operation().wait(30s) != Status::ok || !collective.is_right(call, call))
+      return 5;
     return check(collective, call, 3);
   });
 }
@@ -450,7 +454,9 @@ TEST(Cancel, fails_when_a_rank_dies_meanwhile) {
           }
         } catch (const Error& error) {
           const Failure& failure = communicator.failure();
-          return failure.status == Status::peer_failed && failure.peer == Rank{1} ? 0 : 2;
+          if (failure.status == Status::peer_failed && failure.peer == Rank{1}) return 0;
+          std::fprintf(stderr, "%s; %s\n", error.what(), failure.text);
+          return 2;
         }
       }));
       EXPECT_EQ(codes, (std::vector<int>{0, 1000 + SIGKILL, 0})) << "moment " << moment;

@@ -93,7 +93,8 @@ class World {
     something_has_happened();  // those that were stopped go on
     if (have_all_ended()) return true;
     for (std::uint64_t turn = 0;; ++turn) {
-      if (turn >= turns_max || turn > 40'000 * calls * members()[0].ring->layout().laps.count) return false;
+      if (turn >= turns_max || turn > 40'000 * calls * members()[0].ring->layout().laps.count)
+        return false;
       if (random_() % 2 == 0) {
         const auto sender = static_cast<std::uint32_t>(random_() % queues_.size());
         if (weather_.republished)

@@ -1,7 +1,7 @@
 // Promise: a stale-synchronous result holds exactly one whole contribution of every rank, from the
 // last slack + 1 calls, and its staleness is the age of the oldest, however ranks and messages are
-// delayed, also after ranks have given up calls together.  No rank waits for another that is less than slack calls behind.  With fewer copies
-// results would be wrong.
+// delayed, also after ranks have given up calls together.  No rank waits for another that is less
+// than slack calls behind.  With fewer copies results would be wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,8 +79,8 @@ class World {
     }
   }
 
-  /// `delays_one`: rank 0 moves rarely.  The ranks give up what they have begun after so many turns,
-  /// if these are not 0, and make all calls after that.
+  /// `delays_one`: rank 0 moves rarely.  The ranks give up what they have begun after so many
+  /// turns, if these are not 0, and make all calls after that.
   Outcome run(bool delays_one, std::uint64_t cancelled_after = 0) {
     SimulatedFabric fabric(ranks_, 2, case_.seed);
     Outcome outcome;

@@ -1,6 +1,7 @@
 // Promise: whatever the order and the delays of messages, whichever connection breaks and whichever
 // rank dies, every call that completes has the right result, and without such an accident every
-// call completes, also if the ranks give calls up together at any moment and begin anew.  A failure prints its seed; TUTTI_SIMULATION_SEED=N replays that one alone.
+// call completes, also if the ranks give calls up together at any moment and begin anew.  A failure
+// prints its seed; TUTTI_SIMULATION_SEED=N replays that one alone.
 #include <gtest/gtest.h>
 
 #include <charconv>

@@ -33,9 +33,9 @@ enum class Kind : std::uint8_t {
 };
 
 inline const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"barrier", "allreduce", "allreduce_ssp", "broadcast",
-                                   "reduce",  "scan",      "exscan",        "allgather",
-                                   "alltoall", "gather",   "scatter",       "reduce_scatter"};
+  constexpr const char* names[] = {"barrier",  "allreduce", "allreduce_ssp", "broadcast",
+                                   "reduce",   "scan",      "exscan",        "allgather",
+                                   "alltoall", "gather",    "scatter",       "reduce_scatter"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -100,14 +100,12 @@ class RunningCollective {
   /// written later.
   void mark() {
     for (Numbers* const numbers : {&target_, other_target_ ? &*other_target_ : nullptr})
-      if (numbers != nullptr)
-        std::fill_n(numbers->data(), target_count(), untouched);
+      if (numbers != nullptr) std::fill_n(numbers->data(), target_count(), untouched);
   }
   bool is_untouched() const {
     for (const Numbers* const numbers : {&target_, other_target_ ? &*other_target_ : nullptr})
-      if (numbers != nullptr &&
-          !std::all_of(numbers->data(), numbers->data() + target_count(),
-                       [](std::uint64_t one) { return one == untouched; }))
+      if (numbers != nullptr && !std::all_of(numbers->data(), numbers->data() + target_count(),
+                                             [](std::uint64_t one) { return one == untouched; }))
         return false;
     return true;
   }
@@ -252,11 +250,11 @@ class RunningCollective {
       case Kind::alltoall:
         return alltoall(communicator, {from, into, bytes});
       case Kind::gather:
-        return gather(communicator, {.source = from, .target = into, .bytes = bytes,
-                                     .root = job_.root});
+        return gather(communicator,
+                      {.source = from, .target = into, .bytes = bytes, .root = job_.root});
       case Kind::scatter:
-        return scatter(communicator, {.source = from, .target = into, .bytes = bytes,
-                                      .root = job_.root});
+        return scatter(communicator,
+                       {.source = from, .target = into, .bytes = bytes, .root = job_.root});
       case Kind::reduce_scatter:
         return reduce_scatter(communicator, {.source = from,
                                              .target = into,
