@@ -181,6 +181,9 @@ foreach(run "long:local" "long:tcp" "soak:mute" "soak:local_nodes" "soak:tcp_nod
     RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})
 endforeach()
 
+add_test(NAME soak_cancel COMMAND process_cancel --gtest_filter=Cancel.gives_up* --runs=200 --seed=1000)
+set_tests_properties(soak_cancel PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON
+  FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 add_test(NAME soak_chaos COMMAND process_chaos --runs=300 --seed=1000)
 set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
 
