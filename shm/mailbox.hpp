@@ -52,6 +52,12 @@ inline void announce(SequenceWord* word, std::uint64_t message) noexcept {
   std::atomic_ref(*word).store(message, std::memory_order_release);
 }
 
+/// As if no message had come.  Relaxed: nobody else looks at the word, or writes it, until an
+/// exchange has told that this is done.
+inline void clear(SequenceWord* word) noexcept {
+  std::atomic_ref(*word).store(0, std::memory_order_relaxed);
+}
+
 inline bool has_come(const SequenceWord* word, std::uint64_t message) noexcept {
   // atomic_ref needs an object that is not const; nothing is written.
   return std::atomic_ref(*const_cast<SequenceWord*>(word)).load(std::memory_order_acquire) >=

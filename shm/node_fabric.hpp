@@ -30,8 +30,8 @@ struct PreparedStore {
 
 /// A slot here that a peer of this node writes.
 struct AwaitedSlot {
-  const SequenceWord* word = nullptr;  // null: the slot is not for a peer of this node
-  std::uint64_t messages = 0;          // how many were taken so far
+  SequenceWord* word = nullptr;  // null: the slot is not for a peer of this node
+  std::uint64_t messages = 0;    // how many were taken so far
 };
 
 /// A rank of this node whose memory is read here: by its process, except for its mapping.
@@ -57,7 +57,7 @@ class NodeChannel {
     assert(put < stores_[parity].size());
     stores_[parity][put] = store;
   }
-  void await(std::uint32_t parity, std::uint32_t slot, const SequenceWord* word) {
+  void await(std::uint32_t parity, std::uint32_t slot, SequenceWord* word) {
     assert(parity < awaited_.size());
     assert(slot < awaited_[parity].size());
     awaited_[parity][slot] = {.word = word, .messages = 0};
@@ -113,6 +113,18 @@ class NodeChannel {
     return read_error_;
   }
   int read_error() const noexcept { return read_error_; }
+
+  /// As if nothing had been put or had arrived.  Nobody reads or writes the slots meanwhile, and
+  /// the peers do the same before they put again.
+  void forget_messages() noexcept {
+    for (std::vector<PreparedStore>& stores : stores_)
+      for (PreparedStore& store : stores) store.messages = 0;
+    for (std::vector<AwaitedSlot>& slots : awaited_)
+      for (AwaitedSlot& slot : slots) {
+        slot.messages = 0;
+        if (slot.word != nullptr) clear(slot.word);
+      }
+  }
 
   bool holds_put(std::uint32_t parity, std::size_t put) const noexcept {
     return stores_[parity][put].remote != nullptr;

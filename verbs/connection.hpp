@@ -140,6 +140,8 @@ struct Connection {
   std::optional<TransportFailure> unheard;  // until Connections::next_failure() has returned it
   std::uint32_t receives_used = 0;          // polled and not yet posted again
   std::uint32_t receives_reserved = 0;      // by live channels, both parities
+  // Numbers of the last marker (VerbsFabric::mark()) of either end; 0: there was none.
+  std::uint16_t marker_sent = 0, marker_heard = 0;
 };
 
 }  // namespace tutti::verbs

@@ -24,7 +24,7 @@ void VerbsChannel::prepare_line(const Connection& connection, std::uint32_t pari
                 write.remote_address, alignof(Line));
   PreparedPut& prepared = put_at(parity, put);
   OutgoingLine& line = lines_.emplace_back();
-  line.line.number = write.numbers_from;
+  line.line.number = line.numbers_from = write.numbers_from;
   line.local = write.local;
   line.bytes = write.bytes;
   // Without a payload the word alone is sent: there is less to copy.
@@ -69,6 +69,19 @@ void VerbsChannel::await_lines(std::uint32_t parity, std::uint32_t slot, std::by
   arrival.connection = connection.index;
   // Relaxed: no peer knows of the line yet.
   std::atomic_ref(*arrival.word).store(numbers_from_, std::memory_order_relaxed);
+}
+
+void VerbsChannel::forget_messages() noexcept {
+  for (Arrival& arrival : arrivals_) {
+    const bool is_line = arrival.connection != no_connection;
+    arrival.raised = 0;
+    arrival.taken = is_line ? numbers_from_ : 0;
+    // Relaxed: peers send again only when an exchange has told them that this is done.
+    if (is_line) std::atomic_ref(*arrival.word).store(numbers_from_, std::memory_order_relaxed);
+  }
+  for (OutgoingLine& line : lines_) line.line.number = line.numbers_from;
+  for (Received& one : received_) one.count = 0;
+  for (Sent& one : sent_) one.posted = 0;
 }
 
 void VerbsChannel::republish(const detail::RepublishedWords& words) {

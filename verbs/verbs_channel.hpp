@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <tutti/detail/republished.hpp>
 #include <vector>
 
@@ -91,6 +92,13 @@ class VerbsChannel {
 
   /// Reserves a receive for one message per call that the peer will send.  Throws Error.
   void reserve_receive(Connection& connection);
+
+  /// The connections that it uses, see VerbsFabric::use().
+  std::span<const std::uint32_t> used() const noexcept { return used_; }
+
+  /// As if nothing had been sent or had come.  Nothing of this channel may be on its way, in either
+  /// direction, and its peers do the same before they send again.
+  void forget_messages() noexcept;
 
  private:
   friend class VerbsFabric;

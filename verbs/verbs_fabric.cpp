@@ -185,6 +185,13 @@ Status VerbsFabric::write(Connection& connection, const WordedWrite& given) noex
   return Status::ok;
 }
 
+Status VerbsFabric::mark(Connection& connection, std::uint16_t number) noexcept {
+  if (const Status status = connection.room(1); status != Status::ok) return status;
+  const int error =
+      connection.sends.notify(connection.pair->get(), connection.index, Immediate::marker(number));
+  return error == 0 ? Status::ok : connections_.post_failed_slow(connection, error);
+}
+
 std::size_t VerbsFabric::poll_several() noexcept {
   std::size_t count = 0;
   for (const CompletionQueues::Queue& queue : connections_.completion_queues().all())
@@ -235,9 +242,12 @@ std::size_t VerbsFabric::take_events() noexcept {
 
 void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcept {
   static_assert(Immediate::disconnect + 1 == Immediate::farewell && Immediate::farewell + 1 == 0);
-  if (immediate >= Immediate::disconnect) [[unlikely]] {
+  if (immediate >= Immediate::others_from) [[unlikely]] {
     if (immediate == Immediate::disconnect) return connections_.hear_disconnect(connection);
-    connection.left = true;
+    if (immediate == Immediate::farewell)
+      connection.left = true;
+    else
+      connection.marker_heard = static_cast<std::uint16_t>(immediate - Immediate::others_from);
     return;
   }
   const Immediate notification = Immediate::decoded(immediate);

@@ -86,6 +86,12 @@ class VerbsFabric {
   bool drain(const VerbsChannel& channel, detail::Clock& clock, Timeout timeout,
              const std::function<bool(std::uint64_t process)>& has_gone) noexcept;
 
+  /// Sends a marker, if Connection::room(1) says ok.  Once its number is Connection::marker_heard
+  /// at the other end, everything that this end has sent on the connection before is in its place
+  /// there, and what takes a completion has been polled.  It takes a receive of those that are not
+  /// promised, so an end sends no other one, and no farewell, before that.
+  Status mark(Connection& connection, std::uint16_t number) noexcept;
+
   /// Tells all peers that this end is about to close in good order, and waits until they know, but
   /// not beyond the deadline: they would wait for answers to their last sends until the transport
   /// gives up.  Nothing may be put afterwards.

@@ -89,6 +89,15 @@ struct Immediate {
   static constexpr std::uint32_t farewell = UINT32_MAX;
   /// Likewise, of a sender that goes on, and only closes this connection, which nothing needs.
   static constexpr std::uint32_t disconnect = UINT32_MAX - 1;
+  /// These and all above are for no operation.
+  static constexpr std::uint32_t others_from = operations_max << 16;
+  /// A marker: whoever has it has everything that its sender had sent before.  They are numbered
+  /// from 1 on.
+  static constexpr std::uint16_t markers_max = (1u << 16) - 3;
+  static constexpr std::uint32_t marker(std::uint16_t number) noexcept {
+    assert(number > 0 && number <= markers_max);
+    return others_from | number;
+  }
 
   std::uint32_t operation;  // the receiver's id of the operation
   std::uint32_t parity;     // of the call
@@ -109,5 +118,7 @@ static_assert(Immediate::decoded(Immediate{77, 1, 1234}.encoded()).parity == 1);
 static_assert(Immediate::decoded(Immediate{65534, 0, 32767}.encoded()).operation == 65534);
 static_assert(Immediate::decoded(Immediate::farewell).operation >= Immediate::operations_max);
 static_assert(Immediate::decoded(Immediate::disconnect).operation >= Immediate::operations_max);
+static_assert(Immediate::marker(Immediate::markers_max) + 1 == Immediate::disconnect);
+static_assert(Immediate::decoded(Immediate::marker(1)).operation >= Immediate::operations_max);
 
 }  // namespace tutti::verbs

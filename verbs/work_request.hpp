@@ -84,6 +84,7 @@ struct OutgoingLine {
   Line line = {};  // as it was sent last
   const std::byte* local = nullptr;
   std::uint32_t bytes = 0;
+  std::uint64_t numbers_from = 0;  // as in LineWrite
 
   /// Makes it the next message.  The request is inline, so the device copies the line while it is
   /// posted: neither the line nor the payload is read afterwards.

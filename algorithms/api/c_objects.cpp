@@ -334,6 +334,10 @@ tutti_status tutti_synchronize(tutti_communicator* communicator, tutti_failure* 
   return at_c_boundary(failure, [&] { known(communicator, "communicator").value.synchronize(); });
 }
 
+tutti_status tutti_cancel(tutti_communicator* communicator, tutti_failure* failure) {
+  return at_c_boundary(failure, [&] { known(communicator, "communicator").value.cancel(); });
+}
+
 tutti_status tutti_progress(tutti_communicator* communicator) {
   if (communicator == nullptr) return TUTTI_INVALID_ARGUMENT;
   return static_cast<tutti_status>(communicator->value.progress());

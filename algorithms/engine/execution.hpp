@@ -216,6 +216,15 @@ struct Execution {
     in_flight = true;
   }
 
+  /// As if no call had been started.  Nothing of one may be on its way, on any rank, and all ranks
+  /// do the same before they start one.
+  void forget_calls() noexcept {
+    next = puts_done = 0;
+    first_part = first_put = 0;
+    sequence = 0;
+    in_flight = false;
+  }
+
   /// Goes on to the next chunk; false if there is none, which means that the call is finished.
   bool begin_next_chunk() noexcept {
     assert(next == steps.size());

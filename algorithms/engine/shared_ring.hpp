@@ -543,6 +543,31 @@ class SharedRing {
                .load(std::memory_order_relaxed) >= 2 * lap;
   }
 
+  /// With Execution::forget_calls(): as if no rank of the ring had begun.  `owns_block`: this rank
+  /// clears the words that its node shares, which no other rank touches meanwhile.
+  void forget_calls(bool owns_block) noexcept {
+    contributed_ = consumed_ = open_ = last_ = 0;
+    members_open_ = fruitless_ = 0;
+    has_work_ = false;
+    std::fill(seen_.begin(), seen_.end(), Seen{});
+    std::fill(progress_.begin(), progress_.end(), Progress{});
+    if (!owns_block) return;
+    // Relaxed: ranks go on only when an exchange has told them that this is done.
+    const auto clear = [&](std::size_t offset) {
+      word(offset).store(0, std::memory_order_relaxed);
+    };
+    for (std::uint32_t copy = 0; copy < layout_.copies(); ++copy)
+      for (std::uint32_t id = 0; id < layout_.ids(); ++id) {
+        clear(layout_.arrived(copy, id));
+        clear(layout_.claimed(copy, id));
+      }
+    for (std::uint32_t member = 0; member < layout_.members; ++member) {
+      clear(layout_.contributed(member));
+      clear(layout_.consumed(member));
+      clear(layout_.taken(member));
+    }
+  }
+
   /// Says that this rank will not touch the block any more.
   void leave() noexcept { word(layout_.gone(member_)).store(1, std::memory_order_release); }
   bool all_others_have_left() const noexcept {

@@ -60,6 +60,13 @@ class StaleCalls {
   /// Age in calls of the oldest contribution in the last result; 0 if all are of its own call.
   std::uint64_t staleness() const noexcept { return staleness_; }
 
+  /// With Execution::forget_calls().
+  void forget_calls() noexcept {
+    std::fill(arrived_.begin(), arrived_.end(), 0);
+    std::fill(taken_.begin(), taken_.end(), 0);
+    target_label_ = staleness_ = 0;
+  }
+
   /// Like engine::advance().
   template <class F, class C>
   requires Fabric<F, C> Status advance(Execution& execution, F& fabric, C& channel)

@@ -519,13 +519,15 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
     std::snprintf(failure.text + used, sizeof failure.text - used, "; %s",
                   verbs::words_of(static_cast<ibv_wc_status>(completion)).hint);
   }
-  std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
+  const auto end_call = [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;
     if (operation->tracing) operation->tracing->fail();
     if (operation->withdrawn != nullptr) shm::withdraw(operation->withdrawn);
     return true;
-  });
+  };
+  std::erase_if(context.in_flight, end_call);
+  std::erase_if(set_aside, end_call);
   // Neighbours that sleep ask for the reason now, not when they next ask by themselves; also those
   // that are not of this part of a communicator, whose exchange has heard of it.
   context.wakers.alarm();
@@ -571,6 +573,7 @@ shm::IncidentBoard::Text Communicator::Implementation::reason_of_incident() cons
 }
 
 const Operation::Implementation* Communicator::Implementation::any_in_flight() const noexcept {
+  if (!set_aside.empty()) return set_aside.front();
   const auto found =
       std::find_if(context.in_flight.begin(), context.in_flight.end(),
                    [&](const auto* operation) { return &operation->communicator == this; });
@@ -584,11 +587,13 @@ void Communicator::Implementation::disown() noexcept {
     std::snprintf(failure.text, sizeof failure.text, "%s: %s", name_of(failure.status),
                   runtime::text_for_forked_child);
   }
-  std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
+  const auto end_call = [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;
     return true;
-  });
+  };
+  std::erase_if(context.in_flight, end_call);
+  std::erase_if(set_aside, end_call);
 }
 
 void Communicator::Implementation::require_own() const {

@@ -75,6 +75,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // Whether segments, and whether segments of Scope::node, were allocated; the same on all ranks.
   bool has_segments = false, has_node_segments = false;
   std::uint32_t live_operations = 0;
+  /// Operations in flight that no step of progress advances, while the ranks cancel them.
+  std::vector<Operation::Implementation*> set_aside;
   std::vector<Operation::Implementation*> operations;  // of its users, in order of creation
   Failure failure;
   /// Operations that are destroyed for their user, and whose peers may still read what they sent.

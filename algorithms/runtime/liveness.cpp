@@ -13,9 +13,6 @@ constexpr int looks_within_bound = 10;
 /// The clock costs a few percent of a collective.
 constexpr std::uint32_t calls_per_clock = 8;
 
-/// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
-/// who has died, more on a machine with more ranks than CPUs.
-constexpr Timeout explanation_time = std::chrono::milliseconds(250);
 constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
 
 /// More polls than it takes to empty the completion queues of 1024 connections, 16 completions at a

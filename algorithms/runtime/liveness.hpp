@@ -37,6 +37,10 @@ namespace tutti::runtime {
 /// Part of a communicator; one thread at a time, as it.
 class Liveness {
  public:
+  /// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
+  /// who has died, more on a machine with more ranks than CPUs.
+  static constexpr Timeout explanation_time = std::chrono::milliseconds(250);
+
   /// `owner` may still be under construction, but for its context and exchange.
   explicit Liveness(Communicator::Implementation& owner);
   Liveness(const Liveness&) = delete;

@@ -87,7 +87,7 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
   const std::uint64_t word =
       reader_words(operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished))
           .of_reader(local_rank_of(operation.communicator, step.peer));
-  add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
+  add_once(operation.readers, reinterpret_cast<shm::SequenceWord*>(word));
 }
 
 /// What comes from a rank of another node into the step's slot, if that is a line.

@@ -61,8 +61,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   Segment::Implementation* moved_source = nullptr;  // of a call with another source
   std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
   std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
-  std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
-  std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
+  std::vector<shm::SequenceWord*> readers;       // those of ranks that read this rank's partials
+  std::vector<shm::SequenceWord*> is_read_here;  // this rank's, with those whose partials it reads
   shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
   std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged
@@ -109,6 +109,9 @@ struct TUTTI_HIDDEN Operation::Implementation {
   bool has_been_read(std::uint64_t chunk) const noexcept;
   /// Called when a chunk has begun: decides where its partials are.
   void stage_chunk() noexcept;
+
+  /// As if it had just been made.  No rank advances it meanwhile, and nothing of it is on its way.
+  void forget_calls() noexcept;
 
   /// Its user has the buffers back for good; `may_be_written`: but peers may still write there.
   void give_back_buffers(bool may_be_written) noexcept;

@@ -16,7 +16,14 @@
 
 namespace tutti::runtime {
 
-enum class CallKind : std::uint32_t { communicator, synchronize, split, allocate, operation };
+enum class CallKind : std::uint32_t {
+  communicator,
+  synchronize,
+  split,
+  allocate,
+  operation,
+  cancel,
+};
 
 /// A call under way; `step` counts its exchanges.
 struct SetUpCall {

@@ -442,6 +442,13 @@ bool SharedRingOperation::is_deserted() noexcept {
   return !is_first() || (!is_greeting_ && ring_->all_others_have_left());
 }
 
+void SharedRingOperation::forget_calls() noexcept {
+  ring_->forget_calls(is_first());
+  sent_ = 0;
+  for (Acknowledgement& owed : owed_) owed.written = 0;
+  if (acknowledges_) std::atomic_ref(*acknowledged_).store(0, std::memory_order_relaxed);
+}
+
 Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
   bytes_sent_ += chunk.bytes;
   verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;

@@ -145,6 +145,9 @@ class SharedRingOperation {
   /// What is missing, and from whom.
   std::string missing() const;
 
+  /// Nothing of it is on its way, on any rank: with Execution::forget_calls().
+  void forget_calls() noexcept;
+
   // ---- afterwards ----
 
   /// Whether what this rank has in its arena is nobody's any more but its own.

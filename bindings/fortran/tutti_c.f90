@@ -455,6 +455,12 @@ module tutti_c
       type(tutti_failure), intent(inout), optional :: failure
       integer(c_int32_t) :: tutti_synchronize
     end function tutti_synchronize
+    function tutti_cancel(communicator, failure) bind(c)
+      import
+      type(tutti_communicator), value :: communicator
+      type(tutti_failure), intent(inout), optional :: failure
+      integer(c_int32_t) :: tutti_cancel
+    end function tutti_cancel
     function tutti_progress(communicator) bind(c)
       import
       type(tutti_communicator), value :: communicator

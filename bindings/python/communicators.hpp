@@ -282,6 +282,17 @@ inline void add_communicator(py::module_& module) {
                return true;
              });
            })
+      .def(
+          "cancel",
+          [](CommunicatorObject& self) {
+            const Use use(self.context);
+            set_up(*self.exchange, [&] {
+              self.value->cancel();
+              return true;
+            });
+          },
+          "Collective: gives up all calls in flight of its operations, which can be started again "
+          "then as if they had just been made.")
       .def("progress",
            [](CommunicatorObject& self) {
              const Use use(self.context);

@@ -253,13 +253,21 @@ class TUTTI_EXPORT Communicator {
   /// making a communicator throws.
   Communicator shrink(Timeout timeout);
 
-  /// Ends all calls in flight of this communicator's operations, on all ranks together: for ranks
-  /// whose wait() has timed out because one of them was late, and who do not want its result any
-  /// more.  Collective: also the ranks whose own calls have finished, or were never started, call
-  /// it.  Each step waits for at most the set-up timeout.  Afterwards no operation is in flight, and
-  /// all can be started again, as if they had just been made; the targets of calls that were in
-  /// flight have undefined content, and no process writes them any more.  Throws Error, as making an
-  /// operation does: timed_out with the ranks that did not come, peer_failed.
+  /// Gives up all calls in flight of this communicator's operations, on all ranks together: for
+  /// ranks whose wait() has timed out because one of them was late, and who do not want the results
+  /// any more.  Collective: the ranks whose own calls have finished, or were never started, call
+  /// it, too.  Each of its steps waits for at most the set-up timeout.
+  ///
+  /// Afterwards no operation is in flight, and all can be started again, on any buffers that they
+  /// could be started on before, as if they had just been made: their calls are counted from 1.  No
+  /// process reads the sources of the calls before, or writes their targets.  The targets of those
+  /// that were in flight here have undefined content; results of calls that had finished stay.
+  /// Operations of other communicators are not touched, nor are those of what was split from this
+  /// one.
+  ///
+  /// Throws Error, as making an operation does.  If ranks make different calls (mismatch), all that
+  /// was in flight still is.  After timed_out, which names the ranks that did not come, and after
+  /// peer_failed the communicator has failed.
   void cancel();
 
   /// Out of band, no rank returns before all have entered.  Collective.  Slow; for set-up and

@@ -249,6 +249,13 @@ TUTTI_EXPORT tutti_status tutti_abort(tutti_communicator* communicator);
 TUTTI_EXPORT tutti_status tutti_synchronize(tutti_communicator* communicator,
                                             tutti_failure* failure);
 
+/* Collective, over all ranks: gives up all calls in flight of this communicator's operations, after
+ * which these can be started again as if they had just been made.  For ranks whose wait has timed
+ * out because one of them was late; that one calls it, too.  The targets of calls that were in
+ * flight have undefined content.  If ranks make different calls instead (TUTTI_ERROR_MISMATCH), all
+ * that was in flight still is; otherwise the communicator has failed with this call. */
+TUTTI_EXPORT tutti_status tutti_cancel(tutti_communicator* communicator, tutti_failure* failure);
+
 /* Makes one step of progress for all operations of the context.  Returns TUTTI_OK, or the
  * communicator's failure. */
 TUTTI_EXPORT tutti_status tutti_progress(tutti_communicator* communicator);

@@ -340,6 +340,19 @@ static void parts_and_segments(const place* here) {
     CHECK(tutti_rank(part) == above);
     CALL(tutti_barrier_init(part, NULL, &operation, &failure));
     CHECK(tutti_progress(part) == TUTTI_OK);
+    /* One rank is late, and all give the call up. */
+    CHECK(tutti_barrier_init(part, NULL, &operation, &failure) == TUTTI_OK);
+    if (tutti_rank(part) > 0) {
+      CHECK(tutti_start(operation) == TUTTI_OK);
+      CHECK(tutti_wait(operation, 1000000) == TUTTI_TIMED_OUT);
+    }
+    CHECK(tutti_cancel(part, &failure) == TUTTI_OK);
+    CHECK(tutti_in_flight(operation) == 0);
+    for (int calls = 0; calls < 3; ++calls) {
+      CHECK(tutti_start(operation) == TUTTI_OK);
+      CHECK(tutti_wait(operation, 10000000000) == TUTTI_OK);
+    }
+    CHECK(tutti_operation_free(operation) == TUTTI_OK);
     CHECK(tutti_communicator_free(part) == TUTTI_OK);
   }
   CHECK(tutti_synchronize(here->communicator, &failure) == TUTTI_OK);
@@ -712,6 +725,8 @@ static int as_forked_child(place* here, tutti_operation* operation, tutti_segmen
                  "this is a forked child", __LINE__);
   expect_refused(tutti_synchronize(here->communicator, &failure), &failure,
                  "this is a forked child", __LINE__);
+  expect_refused(tutti_cancel(here->communicator, &failure), &failure, "this is a forked child",
+                 __LINE__);
   CHECK(tutti_operation_free(operation) == TUTTI_OK && tutti_segment_free(segment) == TUTTI_OK);
   leave(here);
   return failures - before;

@@ -10,7 +10,7 @@ function(tutti_process_test name subject)
     set_tests_properties(${name} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
   endif()
 endfunction()
-foreach(name bits chaos collectives connections devices failures first_call flags isolation misuse nodes
+foreach(name bits cancel chaos collectives connections devices failures first_call flags isolation misuse nodes
     operator_failures report rooted schedules segments shrink single_copy blocks split shared_ring shared_ring_stops staging stale
     trace tuning wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300
@@ -183,6 +183,9 @@ endforeach()
 
 add_test(NAME soak_shrink COMMAND process_shrink --gtest_filter=ShrinkChaos.* --runs=500 --seed=1000)
 set_tests_properties(soak_shrink PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
+add_test(NAME soak_cancel COMMAND process_cancel --gtest_filter=Cancel.gives_up* --runs=200 --seed=1000)
+set_tests_properties(soak_cancel PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON
+  FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 add_test(NAME soak_chaos COMMAND process_chaos --runs=300 --seed=1000)
 set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
 

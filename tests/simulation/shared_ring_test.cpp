@@ -6,7 +6,8 @@
 // payload of many laps needs memory for a few, and no lap overwrites what is still read: with ranks
 // that say too early that they have consumed a lap, or with words that overtake their chunks,
 // results would be wrong.  Where words are republished, all of this holds, but chunks that are
-// notified to a rank wait for it, and never more of them than receives are reserved for.
+// notified to a rank wait for it, and never more of them than receives are reserved for.  All of it
+// holds after calls that the ranks have given up together.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +71,9 @@ class World {
 
   /// Moves ranks that are in a call, and chunks, until `stopped` alone are; false: never.  Those
   /// that are not in a call begin one until they have had `calls`.
-  bool run(std::uint64_t calls, const std::vector<std::uint32_t>& stopped = {}) {
+  /// Or until so many turns have passed, in which case it returns false, too.
+  bool run(std::uint64_t calls, const std::vector<std::uint32_t>& stopped = {},
+           std::uint64_t turns_max = UINT64_MAX) {
     const auto is_stopped = [&](const Member& member) {
       return std::find(stopped.begin(), stopped.end(), member.rank) != stopped.end();
     };
@@ -90,7 +93,8 @@ class World {
     something_has_happened();  // those that were stopped go on
     if (have_all_ended()) return true;
     for (std::uint64_t turn = 0;; ++turn) {
-      if (turn > 40'000 * calls * members()[0].ring->layout().laps.count) return false;
+      if (turn >= turns_max || turn > 40'000 * calls * members()[0].ring->layout().laps.count)
+        return false;
       if (random_() % 2 == 0) {
         const auto sender = static_cast<std::uint32_t>(random_() % queues_.size());
         if (weather_.republished)
@@ -120,6 +124,21 @@ class World {
       } else if (++looks_in_vain_[member.rank] % looks_max == 0 && is_at_rest(nullptr)) {
         return false;
       }
+    }
+  }
+
+  /// Whatever is on its way arrives and is polled; then all ranks are as they were at first.
+  void cancel() {
+    for (std::deque<Write>& queue : queues_)
+      while (!queue.empty()) deliver(queue);
+    for (std::uint32_t sender = 0; sender < notified_.size(); ++sender)
+      while (!notified_[sender].empty()) place_or_notify(sender);
+    while (!late_.empty()) deliver(late_);
+    for (Member& member : members())
+      while (!notifications_[member.rank].empty()) poll(member);
+    for (Member& member : members()) {
+      member.execution.forget_calls();
+      member.ring->forget_calls(member.local == 0);
     }
   }
 
@@ -343,6 +362,31 @@ TEST(SharedRing, gives_right_results_although_ranks_are_interrupted_at_any_store
         EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(way) << seed;
         EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
       }
+}
+
+/// At any moment, and again at once.
+void expect_right_results_after_cancelling(const RingCase& one, const Weather& weather) {
+  World world(one, weather);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    (void)world.run(4, {}, weather.seed * 97 * (round + 1) % 1500);
+    world.cancel();
+  }
+  EXPECT_TRUE(world.run(6)) << "stuck: seed " << weather.seed;
+  EXPECT_EQ(world.wrong() + world.refused(), 0u) << "seed " << weather.seed;
+}
+
+TEST(SharedRing, gives_right_results_after_calls_that_were_given_up) {
+  for (const auto& shape : {std::vector<std::uint32_t>{1, 1, 1}, {2, 2}, {3, 1, 2}, {4}})
+    for (const LongWay& way : long_ways)
+      for (const bool republished : {false, true})
+        for (std::uint64_t seed = 1; seed <= seeds(4); ++seed) {
+          SCOPED_TRACE(text_of(shape) + text_of(way) + (republished ? "republished" : "words"));
+          for (const plan::RingPhases phases :
+               {plan::RingPhases::both, plan::RingPhases::reduce_scatter,
+                plan::RingPhases::allgather})
+            expect_right_results_after_cancelling({shape, 33, 0, way.laps, way.ahead, phases},
+                                                  {.seed = seed, .republished = republished});
+        }
 }
 
 constexpr plan::RingPhases halves[] = {plan::RingPhases::reduce_scatter,

@@ -1,7 +1,7 @@
 // Promise: a stale-synchronous result holds exactly one whole contribution of every rank, from the
 // last slack + 1 calls, and its staleness is the age of the oldest, however ranks and messages are
-// delayed.  No rank waits for another that is less than slack calls behind.  With fewer copies
-// results would be wrong.
+// delayed, also after ranks have given up calls together.  No rank waits for another that is less
+// than slack calls behind.  With fewer copies results would be wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,13 +79,19 @@ class World {
     }
   }
 
-  /// `delays_one`: rank 0 moves rarely.
-  Outcome run(bool delays_one) {
+  /// `delays_one`: rank 0 moves rarely.  The ranks give up what they have begun after so many
+  /// turns, if these are not 0, and make all calls after that.
+  Outcome run(bool delays_one, std::uint64_t cancelled_after = 0) {
     SimulatedFabric fabric(ranks_, 2, case_.seed);
     Outcome outcome;
     std::uint32_t unfinished = case_.rank_count;
     for (std::uint64_t turns = 0; unfinished > 0; ++turns) {
       if (turns > 4000 * case_.calls * case_.rank_count) return {};  // waits for ever
+      if (cancelled_after > 0 && turns == cancelled_after) {
+        cancel(fabric);
+        outcome = {};
+        unfinished = case_.rank_count;
+      }
       if (!fabric.idle() && random_() % 2 == 0) {
         fabric.deliver_one();
         continue;
@@ -113,6 +119,15 @@ class World {
   std::uint64_t ahead() const { return ahead_; }
 
  private:
+  void cancel(SimulatedFabric& fabric) {
+    while (!fabric.idle()) fabric.deliver_one();
+    for (std::uint32_t rank = 0; rank < case_.rank_count; ++rank) {
+      std::fill(ranks_[rank].arrived.begin(), ranks_[rank].arrived.end(), std::uint8_t{0});
+      ranks_[rank].execution.forget_calls();
+      stale_[rank].forget_calls();
+    }
+  }
+
   void start(std::uint32_t rank) {
     engine::Execution& execution = ranks_[rank].execution;
     execution.begin();
@@ -199,6 +214,16 @@ TEST(Stale, results_are_whole_and_no_older_than_slack) {
   if (calls == 4000) {
     EXPECT_GE(sum.results, 1'000'000u);
   }
+}
+
+TEST(Stale, results_are_whole_after_calls_that_were_given_up) {
+  for (const std::uint32_t slack : {0u, 1u, 3u})
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+      World world({4, {1, 1}, slack, 50, seed, slack + 1});
+      const Outcome one = world.run(seed % 2 == 0, 1 + seed * 7);
+      EXPECT_EQ(one.results, 200u) << "slack " << slack << ", seed " << seed;
+      EXPECT_EQ(one.wrong + one.torn + one.misjudged, 0u) << "slack " << slack << ", seed " << seed;
+    }
 }
 
 TEST(Stale, with_two_slots_whatever_the_slack_results_are_mixed) {

@@ -1,6 +1,7 @@
 // Promise: whatever the order and the delays of messages, whichever connection breaks and whichever
 // rank dies, every call that completes has the right result, and without such an accident every
-// call completes.  A failure prints its seed; TUTTI_SIMULATION_SEED=N replays that one alone.
+// call completes, also if the ranks give calls up together at any moment and begin anew.  A failure
+// prints its seed; TUTTI_SIMULATION_SEED=N replays that one alone.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -48,6 +49,7 @@ struct Storm {
   bool any_order;
   bool in_place;
   Accident accident;
+  bool is_cancelled;  // the ranks give up their calls once, and make all of them after that
 };
 
 /// What the ranks of one storm went through.
@@ -84,9 +86,15 @@ class Ranks {
   /// Runs until all have completed their calls, or until nobody gets on any more.
   Outcome run() {
     const std::uint64_t accident_at = random_() % (200 * storm_.call_count);
+    const std::uint64_t cancelled_at =
+        storm_.is_cancelled ? random_() % (100 * storm_.call_count) : UINT64_MAX;
     std::uint64_t idle_turns = 0;
     for (std::uint64_t turn = 0; idle_turns < simulation::idle_turns_max(count()); ++turn) {
       if (turn == accident_at) have_accident();
+      if (turn == cancelled_at) {
+        cancel();
+        idle_turns = 0;
+      }
       if (!fabric_.idle() && random_() % 2 == 0) {
         fabric_.deliver_one();
         idle_turns = 0;
@@ -118,6 +126,17 @@ class Ranks {
     gone_[rank] = true;
   }
 
+  /// Nothing is on its way when ranks that have given up their calls begin anew.
+  void cancel() {
+    if (std::find(gone_.begin(), gone_.end(), true) != gone_.end()) return;
+    while (!fabric_.idle()) fabric_.deliver_one();
+    for (simulation::SimulatedRank& rank : ranks_) {
+      std::fill(rank.arrived.begin(), rank.arrived.end(), std::uint8_t{0});
+      rank.execution.forget_calls();
+    }
+    calls_before_ = 100;  // no value of an earlier call is taken for one of a later call
+  }
+
   /// False if the rank has no call to run, or has to wait.
   bool take_turn(std::uint32_t rank) {
     engine::Execution& execution = ranks_[rank].execution;
@@ -145,7 +164,7 @@ class Ranks {
   void fill(std::uint32_t rank, std::uint64_t call) {
     Bytes& own = is_in_place() ? targets_[rank] : sources_[rank];
     for (std::size_t i = 0; i < storm_.element_count; ++i) {
-      const std::uint64_t value = test::input(rank, call, i);
+      const std::uint64_t value = test::input(rank, calls_before_ + call, i);
       std::memcpy(own.data() + 8 * i, &value, 8);
     }
   }
@@ -161,8 +180,8 @@ class Ranks {
 
   std::uint64_t expected(std::uint32_t rank, std::uint64_t call, std::size_t element) const {
     return collective() == Collective::broadcast
-               ? test::input(index_of(storm_.schedule.request.root), call, element)
-               : storm_.schedule.job.expected(operands_of(rank), call, element);
+               ? test::input(index_of(storm_.schedule.request.root), calls_before_ + call, element)
+               : storm_.schedule.job.expected(operands_of(rank), calls_before_ + call, element);
   }
 
   void check(std::uint32_t rank) {
@@ -189,6 +208,7 @@ class Ranks {
   std::vector<Bytes> sources_, targets_;
   simulation::SimulatedFabric fabric_;
   std::mt19937_64 random_;
+  std::uint64_t calls_before_ = 0;  // those that were given up
   Outcome outcome_;
 };
 
@@ -286,7 +306,8 @@ Storm storm_of(std::uint64_t seed) {
           .any_order = random() % 2 == 0 && tune::takes_any_order(schedule.request) &&
                        schedule.plans[0].payloads == 1,
           .in_place = random() % 2 == 0,
-          .accident = accident};
+          .accident = accident,
+          .is_cancelled = random() % 4 == 0};
 }
 
 std::string text_of(const Storm& storm) {
@@ -295,6 +316,7 @@ std::string text_of(const Storm& storm) {
          std::to_string(storm.call_count) + " calls of " + std::to_string(storm.element_count) +
          " elements in " + std::to_string(storm.chunk_count) + " chunks, " +
          (storm.any_order ? "any order, " : "") + (storm.in_place ? "in place, " : "") +
+         (storm.is_cancelled ? "cancelled once, " : "") +
          accidents[static_cast<int>(storm.accident)];
 }
 

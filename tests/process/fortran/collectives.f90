@@ -102,6 +102,13 @@ contains
       "reduce of a part")
     call expect(tutti_synchronize(all) == TUTTI_OK, "synchronize")
 
+    call tutti_allreduce(all, r8, r8_all, tutti_reduction(TUTTI_SUM), operation)
+    if (me > 0) call expect(tutti_start(operation) == TUTTI_OK, "start of what is given up")
+    if (me > 0) call expect(tutti_wait(operation, tutti_second / 1000) == TUTTI_TIMED_OUT, "late rank")
+    call expect(tutti_cancel(all) == TUTTI_OK, "cancel")
+    call run(operation, "allreduce after cancel")
+    call expect(all_of(nint(r8_all) == 3 * row(1, 4)), "allreduce after cancel")
+
     call tutti_scan(all, r8, r8_all, tutti_reduction(TUTTI_SUM), operation)
     call run(operation, "scan")
     call expect(all_of(nint(r8_all) == sum_of([(row(r, 4), r = 0, me)])), "scan")

@@ -235,6 +235,15 @@ def calls(c):
         c.synchronize()
         barrier.run(TIMEOUT)
 
+    # All ranks may give up such a call together.
+    if c.rank != 1:
+        barrier.start()
+    if c.rank == 0:
+        refused(lambda: barrier.wait(0.01), "waiting for ranks", kind=TimeoutError)
+    c.cancel()
+    expect(not barrier.in_flight, "in flight after cancel()")
+    barrier.run(TIMEOUT)
+
     # Other threads run while one waits, and may not use its context.  The other ranks come when the
     # thread has seen that.
     c.synchronize()

@@ -90,6 +90,27 @@ TEST(NodeFabric, takes_each_message_once) {
   EXPECT_FALSE(other.channel.take(1, 0));
 }
 
+TEST(NodeFabric, forgets_messages_whether_or_not_they_were_taken) {
+  Slots left(1), right(1);
+  End one(left, right, 8), other(right, left, 8);
+  for (const int sent : {1, 3}) {
+    for (int i = 0; i < sent; ++i) {
+      one.channel.put(0, 0);
+      if (i > 0) {
+        EXPECT_TRUE(other.channel.take(0, 0));
+      }
+    }
+    one.channel.forget_messages();
+    other.channel.forget_messages();
+    EXPECT_FALSE(other.channel.arrived(0, 0));
+    for (int i = 0; i < 2; ++i) {
+      one.channel.put(0, 0);
+      EXPECT_TRUE(other.channel.take(0, 0));
+      EXPECT_FALSE(other.channel.arrived(0, 0));
+    }
+  }
+}
+
 TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
   const std::uint64_t nonce = 7;
   const PeerProcess self{.id = ::getpid(),

@@ -453,6 +453,42 @@ TEST(VerbsFabric, what_comes_for_a_detached_channel_is_not_republished) {
   }
 }
 
+/// Sends a marker and waits until it has come.
+bool marks(End& from, End& to, std::uint16_t number) {
+  const Connection& there = to.to(from);
+  return from.fabric.mark(from.to(to), number) == Status::ok && within(20s, [&] {
+           to.fabric.poll();
+           from.fabric.poll();
+           return there.marker_heard == number;
+         });
+}
+
+TEST(VerbsFabric, a_marker_comes_behind_what_was_sent_and_then_both_ends_can_begin_anew) {
+  End a(1), b(2);
+  connect(a, b);
+  aim(a, b);
+  ASSERT_EQ(a.fabric.put(*a.channel, 1, 0), Status::ok);
+  ASSERT_TRUE(marks(a, b, 1));
+  ASSERT_TRUE(b.fabric.take(*b.channel, 1, 0));
+  for (std::uint16_t round = 2; round <= 600; ++round) {  // more than there are receives
+    const auto number = static_cast<std::uint16_t>(round * 109 % Immediate::markers_max + 1);
+    for (std::uint32_t parity = 0; parity < 2; ++parity)
+      ASSERT_EQ(a.fabric.put(*a.channel, parity, 0), Status::ok);
+    ASSERT_TRUE(marks(a, b, number));
+    EXPECT_TRUE(b.fabric.arrived(*b.channel, 0, 0));
+    EXPECT_TRUE(b.fabric.arrived(*b.channel, 1, 0));
+    // As often as calls are given up: one message is not taken for another one.
+    a.channel->forget_messages();
+    b.channel->forget_messages();
+    EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
+    EXPECT_FALSE(b.fabric.arrived(*b.channel, 1, 0));
+  }
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(arrives(b));
+  EXPECT_FALSE(a.fabric.connections().has_news() || b.fabric.connections().has_news());
+  settle(a, b);
+}
+
 TEST(VerbsFabric, words_are_polled_only_where_writes_are_placed_in_order) {
   const WordedLimits good{.places_writes_in_order = true, .inline_bytes = 8, .sends_max = 2};
   EXPECT_EQ(why_not_worded(good, "mlx5_0:1"), "");
@@ -505,6 +541,26 @@ TEST(Lines, payload_is_there_when_its_number_is_for_all_sizes) {
     settle(a, b);
     EXPECT_FALSE(a.fabric.connections().has_news() || b.fabric.connections().has_news());
   }
+}
+
+TEST(Lines, begin_anew_behind_a_marker) {
+  End a(1), b(2);
+  connect(a, b);
+  aim_line(a, b, 8);
+  for (std::uint16_t round = 1; round <= 100; ++round) {
+    for (int i = 0; i < round % 3; ++i) {
+      ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+      ASSERT_TRUE(within(2s, [&] { return b.fabric.take(*b.channel, 0, 0); }));
+    }
+    ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+    ASSERT_TRUE(marks(a, b, round));
+    EXPECT_TRUE(b.fabric.arrived(*b.channel, 0, 0));
+    a.channel->forget_messages();
+    b.channel->forget_messages();
+    EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
+  }
+  EXPECT_FALSE(a.fabric.connections().has_news() || b.fabric.connections().has_news());
+  settle(a, b);
 }
 
 TEST(Lines, drain_waits_for_them_and_a_failed_connection_sends_none) {

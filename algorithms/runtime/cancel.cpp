@@ -1,0 +1,279 @@
+// Communicator::cancel(): the ranks give up the calls that are in flight, all together, in four
+// steps of which each begins when every rank has done the one before.
+//   1. Each rank stops: it sets its operations in flight aside, so that no step of progress
+//      advances them.  Only such steps send, store into memory that is shared and read that of
+//      others, so from now on nothing more is sent, and whatever ranks of a node do in each other's
+//      memory is over.
+//   2. What was sent between nodes arrives.  Each rank sends a marker behind everything that it has
+//      sent to a partner, and polls until the markers of all its partners have come.  Messages and
+//      credits are counted as ever meanwhile, because a receive that was promised to them is used.
+//   3. Each rank sets what it counts, and the words in its own memory, to what they were when the
+//      operations were made.
+//   4. All ranks know that, and calls may begin.
+//
+//   rank 0  stops . | ..... marker -> | words, counts | calls
+//   rank 1  ... stops | <- marker ... | words, counts | calls
+//                     ^ exchange      ^ exchange      ^ exchange
+//
+// A marker, and not only completions of what was sent: those say that the peer's device has
+// accepted it.  The completion of a receive says that everything which came before on its
+// connection is in memory, as verbs promise, lines and words that raise no completion, too.
+//
+// The ranks tell their partners the numbers of their markers, so that a marker of a cancellation
+// that has failed is not taken for one of this.  A rank that has destroyed its operation, in good
+// order and with its connection closed, tells none: by then it had all that its partner has ever
+// sent for it, and the partner had all from it.
+//
+// Connections, and operations of other communicators over them, are not touched.
+#include <sched.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "bootstrap/describe.hpp"
+#include "runtime/card.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/operation.hpp"
+
+namespace tutti {
+namespace runtime {
+namespace {
+
+/// The operations in flight of a communicator go on when it ends, unless they are forgotten or the
+/// communicator has failed.
+class SetAside {
+ public:
+  /// May throw std::bad_alloc.
+  explicit SetAside(Communicator::Implementation& communicator) : communicator_(communicator) {
+    std::vector<Operation::Implementation*>& set_aside = communicator.set_aside;
+    set_aside.reserve(communicator.live_operations);
+    std::erase_if(communicator.context.in_flight, [&](Operation::Implementation* operation) {
+      if (&operation->communicator != &communicator) return false;
+      set_aside.push_back(operation);
+      return true;
+    });
+  }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+  ~SetAside() {
+    for (Operation::Implementation* operation : communicator_.set_aside)
+      communicator_.context.in_flight.push_back(operation);  // never allocates, see there
+    communicator_.set_aside.clear();
+  }
+
+ private:
+  Communicator::Implementation& communicator_;
+};
+
+/// A rank of another node with which operations of this one swap messages.
+struct Partner {
+  Rank rank;
+  verbs::Connection& connection;
+  bool is_marked = false;      // the marker of this end has been sent
+  std::uint64_t marked_at{0};  // SendQueue::posted() then
+};
+
+/// What each rank says when it has stopped.
+struct Entry {
+  Verdict verdict;
+  std::uint8_t has_partners = 0;
+};
+static_assert(std::has_unique_object_representations_v<Entry>);
+
+template <class F>
+void for_each_operation(Communicator::Implementation& communicator, F&& f) {
+  for (Operation::Implementation* operation : communicator.operations) f(*operation);
+  for (const auto& operation : communicator.retired) f(*operation);
+}
+
+template <class T>
+std::vector<T> gather_unless_equal(Communicator::Implementation& communicator, SetUpCall& call,
+                                   const T& mine) {
+  std::vector<T> all(communicator.exchange.rank_count());
+  if (communicator.gather_unless_equal(call, std::as_bytes(std::span(&mine, 1)),
+                                       std::as_writable_bytes(std::span(all))))
+    all.assign(1, mine);
+  return all;
+}
+
+template <class Step>
+std::optional<Error> error_of(Step&& step) {
+  try {
+    step();
+  } catch (const Error& thrown) {
+    return thrown;
+  } catch (const std::exception& thrown) {
+    return Error(ErrorCode::system, thrown.what());
+  }
+  return {};
+}
+
+std::vector<Partner> partners_of(Communicator::Implementation& communicator) {
+  verbs::Connections& connections = communicator.context.fabric.connections();
+  std::vector<Partner> partners;
+  for_each_operation(communicator, [&](const Operation::Implementation& operation) {
+    for (const std::uint32_t index : operation.channel.network.used()) {
+      verbs::Connection& connection = connections[index];
+      const Rank rank = communicator.rank_of(connection.process);
+      const auto is_known = [&](const Partner& partner) { return partner.rank == rank; };
+      // A peer closes its end when nothing needs it there any more.
+      if (!connection.pair || connection.left || connection.peer_closed ||
+          std::any_of(partners.begin(), partners.end(), is_known))
+        continue;
+      if (connection.failed)
+        throw Error(ErrorCode::peer_failed, "cancel: the connection to rank " +
+                                                std::to_string(index_of(rank)) + " has failed");
+      partners.push_back({.rank = rank, .connection = connection});
+    }
+  });
+  return partners;
+}
+
+/// Takes one look at a partner that has told `number`; true: its marker has come, and the marker
+/// for it has left.
+bool is_quiet(verbs::VerbsFabric& fabric, Partner& partner, std::uint16_t number) {
+  verbs::Connection& connection = partner.connection;
+  if (!partner.is_marked && fabric.mark(connection, connection.marker_sent) == Status::ok) {
+    partner.is_marked = true;
+    partner.marked_at = connection.sends.posted();
+  }
+  if (connection.failed)
+    throw Error(ErrorCode::peer_failed, "cancel: the connection to rank " +
+                                            std::to_string(index_of(partner.rank)) + " has failed");
+  return partner.is_marked && connection.marker_heard == number &&
+         connection.sends.left() >= partner.marked_at;
+}
+
+/// Waits until all that this rank and its partners have sent each other has arrived.
+void quieten(Communicator::Implementation& communicator, std::span<Partner> partners,
+             std::span<const std::uint16_t> numbers) {
+  Context::Implementation& context = communicator.context;
+  // The others wait for this rank's verdict meanwhile, and their timeouts must not pass first.
+  const Deadline deadline =
+      Deadline::after(context.settings.setup_timeout / 2, context.clock.now());
+  std::vector<bool> are_quiet(partners.size());
+  for (;;) {
+    std::vector<Rank> missing;
+    for (std::size_t i = 0; i < partners.size(); ++i) {
+      // A partner that has told no number has nothing that this rank has not heard.
+      if (!are_quiet[i])
+        are_quiet[i] = numbers[i] == 0 || is_quiet(context.fabric, partners[i], numbers[i]);
+      if (!are_quiet[i]) missing.push_back(partners[i].rank);
+    }
+    if (missing.empty()) return;
+    if (context.progress() > 0) continue;
+    const Timeout now = context.clock.now();
+    communicator.liveness.check(now);
+    communicator.require_usable();
+    if (deadline.passed(now))
+      throw Error(ErrorCode::timed_out, "cancel: what " + bootstrap::name_ranks(missing) +
+                                            " and this rank have sent each other has not arrived "
+                                            "within half of the set-up timeout");
+    sched_yield();
+  }
+}
+
+/// Tells the partners by which number they know this rank's marker, and hears theirs.
+std::vector<std::uint16_t> swap_numbers(Communicator::Implementation& communicator, SetUpCall& call,
+                                        std::span<const Partner> partners) {
+  std::vector<Rank> ranks;
+  std::vector<std::uint16_t> mine, theirs(partners.size());
+  for (const Partner& partner : partners) {
+    std::uint16_t& last = partner.connection.marker_sent;
+    last = static_cast<std::uint16_t>(last % verbs::Immediate::markers_max + 1);
+    ranks.push_back(partner.rank);
+    mine.push_back(last);
+  }
+  communicator.swap(call, ranks, sizeof mine[0], std::as_bytes(std::span(mine)),
+                    std::as_writable_bytes(std::span(theirs)));
+  return theirs;
+}
+
+/// An operator that has failed ends its communicator as soon as all know which failure was the
+/// first.
+void await_failed_operator(Communicator::Implementation& communicator) {
+  const auto has_failed = [](const Operation::Implementation* operation) {
+    return operation->user_operator.has_failed;
+  };
+  const std::vector<Operation::Implementation*>& all = communicator.operations;
+  while (std::any_of(all.begin(), all.end(), has_failed) && !communicator.failed()) {
+    communicator.liveness.check(communicator.context.clock.now());
+    sched_yield();
+  }
+}
+
+/// A connection has failed, as a rule because its peer has died: the side channel needs a moment to
+/// say so.  Then, or after that, the communicator has failed; throws the reason.
+[[noreturn]] void fail(Communicator::Implementation& communicator, const Error& reason) {
+  Context::Implementation& context = communicator.context;
+  const Deadline deadline = Deadline::after(Liveness::explanation_time, context.clock.now());
+  while (reason.code() == ErrorCode::peer_failed && !communicator.failed() &&
+         !deadline.passed(context.clock.now())) {
+    communicator.liveness.check(context.clock.now());
+    sched_yield();
+  }
+  communicator.require_usable();
+  communicator.fail(Status::aborted, communicator.exchange.self(), reason.what(), nullptr);
+  throw reason;
+}
+
+}  // namespace
+}  // namespace runtime
+
+void Operation::Implementation::forget_calls() noexcept {
+  if (execution.in_flight && tracing) tracing->fail();
+  execution.forget_calls();
+  for (std::vector<bool>& taken : credits_taken) std::fill(taken.begin(), taken.end(), false);
+  channel.network.forget_messages();
+  channel.node.forget_messages();
+  for (shm::SequenceWord* reader : readers) shm::clear(reader);
+  if (staging && staging->ring != nullptr) staging->ring->forget(this, false);
+  if (stale()) stale()->forget_calls();
+  if (ring()) ring()->forget_calls();
+}
+
+void Communicator::cancel() {
+  using namespace runtime;
+  Communicator::Implementation& ranks = *implementation_;
+  ranks.require_usable();
+  await_failed_operator(ranks);
+  ranks.require_usable();
+  SetUpCall call{CallKind::cancel, "cancel"};
+  std::optional<SetAside> set_aside;
+  std::vector<Partner> partners;
+  std::optional<Error> error = error_of([&] {
+    set_aside.emplace(ranks);
+    partners = partners_of(ranks);
+  });
+  // So far nothing is done that could not be undone.
+  const Entry mine{Verdict::of(error), static_cast<std::uint8_t>(partners.empty() ? 0 : 1)};
+  const std::vector<Entry> entries = gather_unless_equal(ranks, call, mine);
+  try {
+    agree<Entry>(error, entries);
+  } catch (const Error& reason) {
+    if (reason.code() == ErrorCode::peer_failed) fail(ranks, reason);
+    throw;
+  }
+  if (std::any_of(entries.begin(), entries.end(),
+                  [](const Entry& entry) { return entry.has_partners != 0; })) {
+    const std::vector<std::uint16_t> numbers = swap_numbers(ranks, call, partners);
+    error = error_of([&] { quieten(ranks, partners, numbers); });
+    ranks.require_usable();  // else the others hear of it as this rank has
+    const std::vector<Verdict> verdicts = gather_unless_equal(ranks, call, Verdict::of(error));
+    try {
+      agree<Verdict>(error, verdicts);
+    } catch (const Error& reason) {
+      fail(ranks, reason);
+    }
+  }
+  for_each_operation(ranks, [](Operation::Implementation& operation) { operation.forget_calls(); });
+  ranks.set_aside.clear();
+  std::byte none{};
+  ranks.gather(call, {&none, 0}, {&none, 0});
+  ranks.reap();  // nobody reads any more what destroyed operations have sent
+}
+
+}  // namespace tutti
