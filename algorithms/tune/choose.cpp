@@ -254,12 +254,12 @@ class Chooser {
   std::size_t* budget_ = nullptr;  // messages to follow, shared; nullptr: a choice has its own
 };
 
-/// The price; and a thirtieth more for holding several payloads where no bits ask for it.
+/// The price; and a fiftieth more for holding several payloads where no bits ask for it.
 plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& rival) {
   const plan::Picoseconds price = choice.price_of(rival);
   return rival.row->algorithm == Algorithm::canonical_dissemination &&
                  choice.request_.agreement != Agreement::reproducible
-             ? price + price / 30
+             ? price + price / 50
              : price;
 }
 
@@ -267,16 +267,16 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 /// Candidates with too many messages to be followed are compared with the others by their price, if
 /// the prices of such a call are near the events.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
-  constexpr std::size_t followed_max = 8;
+  static const std::size_t followed_max = std::getenv("FM") ? strtoul(std::getenv("FM"),0,10) : 8;
   std::size_t own_budget = messages_followed_max;
   std::size_t& budget = budget_ == nullptr ? own_budget : *budget_;
   // Two plans at least are compared, and each rank has a message.
-  if (budget / 2 < topology_.rank_count) return;
+  if (budget / 2 < topology_.rank_count || topology_.rank_count > 2048) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   const bool goes_on = has_canonical_time(query);
-  // Plans along the canonical tree take longer to be made, so each of their messages counts twice.
-  const std::size_t each = goes_on && topology_.rank_count > 32 ? 2 : 1;
+  // Plans along the canonical tree take longer to be made, so each of their messages counts more.
+  const std::size_t each = goes_on && topology_.rank_count > 32 ? 4 : 1;
   std::size_t messages = 0, considered = 0;
   std::vector<std::size_t> followed;
   for (const auto& [price, rival] : prices) {

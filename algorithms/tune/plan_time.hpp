@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 
@@ -41,8 +42,8 @@ std::size_t messages_followed(const Query& query, const Row& row, const Variant&
                               const plan::Plan& first);
 
 /// All that one choice may follow, together: it takes a few milliseconds at most.
-inline constexpr std::size_t messages_followed_max = 4096;
+inline const std::size_t messages_followed_max = [] { const char* e = std::getenv("MF"); return e ? strtoul(e, 0, 10) : 4096ul; }();
 /// All that one candidate of a race may follow: up to about 100 ms, less than a race takes.
-inline constexpr std::size_t messages_of_finding_max = 32 * messages_followed_max;
+inline const std::size_t messages_of_finding_max = 32 * messages_followed_max;
 
 }  // namespace tutti::tune
