@@ -120,7 +120,7 @@ class Search {
   std::vector<LastRound> rounds_;
 };
 
-/// The cheapest few of some that cost at most an eighth more than the cheapest of all.
+/// The cheapest few of some that cost at most a third more than the cheapest of all.
 std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
                                     std::vector<plan::PerRound> others, std::size_t count,
                                     const VectorPrice& price) {
@@ -129,7 +129,7 @@ std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
   std::vector<std::pair<plan::Picoseconds, plan::PerRound>> priced;
   for (plan::PerRound& vector : others) {
     const plan::Picoseconds cost = price(vector);
-    if (cost <= least + least / 8) priced.emplace_back(cost, std::move(vector));
+    if (cost <= least + least / 3) priced.emplace_back(cost, std::move(vector));
   }
   std::stable_sort(priced.begin(), priced.end(),
                    [](const auto& left, const auto& right) { return left.first < right.first; });

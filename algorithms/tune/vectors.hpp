@@ -29,7 +29,7 @@ using VectorPrice = std::function<plan::Picoseconds(const plan::PerRound&)>;
 inline constexpr std::uint32_t close_vectors_ranks_max = 128;
 
 /// Candidates beside the cheapest vector, `known`, for what prices do not tell: n = 1 .. 7 messages
-/// in each round, where that costs at most an eighth more.  At most `count` of them, the cheapest
+/// in each round, where that costs at most a third more.  At most `count` of them, the cheapest
 /// first; none has rounds like one of `known`, or more than `messages_max` messages.
 std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
                                                   std::uint32_t messages_max,
