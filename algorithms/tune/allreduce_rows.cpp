@@ -139,12 +139,11 @@ std::vector<Variant> dissemination_variants(const Query& query) {
   if (!has_close_vectors(query, PerRoundIs::covering)) return variants;
   constexpr std::size_t count_max = 3;
   const std::uint32_t rank_count = query.topology.rank_count;
-  for (plan::PerRound& vector :
-       close_uniform_vectors(rank_count, messages_max_of(rank_count, partners_max_of(query)),
-                             {variants[0].per_round}, count_max, [&](const plan::PerRound& other) {
-                               return cost_of_rounds<DisseminationPrices>(query,
-                                                                          {.per_round = other});
-                             }))
+  for (plan::PerRound& vector : close_uniform_vectors(
+           rank_count, messages_max_of(rank_count, partners_max_of(query)), {variants[0].per_round},
+           count_max, [&](const plan::PerRound& other) {
+             return cost_of_rounds<DisseminationPrices>(query, {.per_round = other});
+           }))
     variants.push_back({.per_round = std::move(vector)});
   return variants;
 }

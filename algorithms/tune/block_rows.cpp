@@ -84,8 +84,8 @@ Picoseconds price_of_blocks(const plan::LogGP& share, const plan::Round& round,
 }
 
 /// In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.  Ranks
-/// that share nodes have fewer partners each: their port sends for all of them, so that fewer rounds
-/// hardly pay.
+/// that share nodes have fewer partners each: their port sends for all of them, so that fewer
+/// rounds hardly pay.
 std::uint32_t partners_of_blocks(const Query& query) {
   const std::uint32_t times = query.topology.has_shared_nodes() ? 3 : 4;
   return times * static_cast<std::uint32_t>(std::bit_width(query.topology.node_count() - 1));
@@ -126,10 +126,10 @@ std::vector<Variant> vectors_across(const Query& query) {
       for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
     // Of the others, those that are priced by their events, with no more partners.
     const std::uint32_t most = messages_max_of(
-        node_count, std::min({query.request.partners_max, partners_unasked_max,
-                              partners_of_blocks(query)}));
-    const bool is_priced = has_blocks_time({.node_count = node_count,
-                                            .ranks_per_node = query.topology.largest_node()});
+        node_count,
+        std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}));
+    const bool is_priced = has_blocks_time(
+        {.node_count = node_count, .ranks_per_node = query.topology.largest_node()});
     for (std::uint32_t n = 2; is_priced && !is_direct(query) && n <= 5; ++n) {
       plan::PerRound vector = plan::uniform(node_count, n);
       std::uint32_t messages = 0;

@@ -129,8 +129,7 @@ bool has_blocks_time(const BlocksShape& shape) {
 
 plan::Picoseconds blocks_time(const BlocksShape& shape, const plan::PerRound& per_round,
                               const plan::Network& network) {
-  const plan::Plan plan =
-      plan::dissemination_allgather(Rank{0}, shape.node_count, per_round);
+  const plan::Plan plan = plan::dissemination_allgather(Rank{0}, shape.node_count, per_round);
   return FollowedBlocks(shape, plan, network).time();
 }
 

@@ -281,7 +281,8 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     if (followed.size() == followed_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
-    // Plans of canonical dissemination take longer to be made, so each of their messages counts more.
+    // Plans of canonical dissemination take longer to be made, so each of their messages counts
+    // more.
     const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
     if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 3;
     if (more > budget - messages && !goes_on) break;

@@ -231,8 +231,7 @@ void add_other_vectors(const Query& query, const CollectiveRequest& inner, const
   const VectorPrice price = [&](const plan::PerRound& other) {
     return across.row().cost({inner, nodes, network}, {.per_round = other});
   };
-  const std::uint32_t messages_max =
-      messages_max_of(nodes.rank_count, query.request.partners_max);
+  const std::uint32_t messages_max = messages_max_of(nodes.rank_count, query.request.partners_max);
   for (plan::PerRound& other :
        is_core ? close_cores(nodes.rank_count, messages_max, known, close_max, price)
                : close_uniform_vectors(nodes.rank_count, messages_max, known, close_max, price))

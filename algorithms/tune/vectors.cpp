@@ -175,8 +175,8 @@ std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
 }
 
 std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t messages_max,
-                                        const std::vector<plan::PerRound>& known,
-                                        std::size_t count, const VectorPrice& price) {
+                                        const std::vector<plan::PerRound>& known, std::size_t count,
+                                        const VectorPrice& price) {
   if (rank_count < 2 || rank_count > close_vectors_ranks_max) return {};
   std::vector<plan::PerRound> cores;
   plan::PerRound begun;

@@ -39,8 +39,8 @@ std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
 /// Likewise of cores of recursive multiplying: all with entries up to 15, larger ones first, whose
 /// product of (entry + 1) is `rank_count` at most.
 std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t messages_max,
-                                        const std::vector<plan::PerRound>& known,
-                                        std::size_t count, const VectorPrice& price);
+                                        const std::vector<plan::PerRound>& known, std::size_t count,
+                                        const VectorPrice& price);
 
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max);
