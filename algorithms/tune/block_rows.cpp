@@ -124,7 +124,7 @@ std::vector<Variant> vectors_across(const Query& query) {
   if (is_free && node_count > 1 && !query.topology.shares_cpus) {
     if (query.topology.has_shared_nodes())
       for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
-    // Of the others, those that are priced by their events, with no more partners.
+    // Vectors of more messages are priced by their events, and have no more partners.
     const std::uint32_t most = messages_max_of(
         node_count,
         std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}));
