@@ -17,6 +17,7 @@
 #include "plan/core/nodes.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
+#include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
 #include "tune/vectors.hpp"
@@ -228,14 +229,18 @@ void add_other_vectors(const Query& query, const CollectiveRequest& inner, const
                 : plan::nearest_covering(nodes.rank_count, largest);
     if (other != vector) known.push_back(std::move(other));
   }
-  const VectorPrice price = [&](const plan::PerRound& other) {
-    return across.row().cost({inner, nodes, network}, {.per_round = other});
-  };
-  const std::uint32_t messages_max = messages_max_of(nodes.rank_count, query.request.partners_max);
-  for (plan::PerRound& other :
-       is_core ? close_cores(nodes.rank_count, messages_max, known, close_max, price)
-               : close_uniform_vectors(nodes.rank_count, messages_max, known, close_max, price))
-    known.push_back(std::move(other));
+  // Where nothing is followed, prices have the last word, and no other vector has a lower one.
+  if (query.topology.rank_count <= ranks_followed_max) {
+    const VectorPrice price = [&](const plan::PerRound& other) {
+      return across.row().cost({inner, nodes, network}, {.per_round = other});
+    };
+    const std::uint32_t messages_max =
+        messages_max_of(nodes.rank_count, query.request.partners_max);
+    for (plan::PerRound& other :
+         is_core ? close_cores(nodes.rank_count, messages_max, known, close_max, price)
+                 : close_uniform_vectors(nodes.rank_count, messages_max, known, close_max, price))
+      known.push_back(std::move(other));
+  }
   for (std::size_t i = 1; i < known.size(); ++i) {
     CollectiveRequest named = inner;
     named.only = std::string(across.row().name) + " with " + text_of(known[i]) + " a round";
