@@ -280,6 +280,7 @@ std::vector<Variant> core_variants(const Query& query) {
   if (!has_close_vectors(query, PerRoundIs::core)) return variants;
   constexpr std::size_t close_max = 3;
   std::vector<plan::PerRound> known;
+  known.reserve(variants.size());
   for (const Variant& variant : variants) known.push_back(variant.per_round);
   for (plan::PerRound& vector :
        close_cores(rank_count, messages_max_of(rank_count, partners_max_of(query)), known,

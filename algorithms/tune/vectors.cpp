@@ -134,6 +134,7 @@ std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
   std::stable_sort(priced.begin(), priced.end(),
                    [](const auto& left, const auto& right) { return left.first < right.first; });
   std::vector<plan::PerRound> close;
+  close.reserve(std::min(priced.size(), count));
   for (std::size_t i = 0; i < std::min(priced.size(), count); ++i)
     close.push_back(std::move(priced[i].second));
   return close;
@@ -158,6 +159,7 @@ std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
                                                   std::size_t count, const VectorPrice& price) {
   if (rank_count < 2 || rank_count > close_vectors_ranks_max) return {};
   std::vector<std::vector<plan::Round>> seen;
+  seen.reserve(known.size());
   for (const plan::PerRound& vector : known)
     seen.push_back(plan::two_partial_rounds(rank_count, vector));
   std::vector<plan::PerRound> others;
