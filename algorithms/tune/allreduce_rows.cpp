@@ -127,10 +127,12 @@ std::vector<Variant> covering_variants(const Query& query) {
   return {{.per_round = cheapest_vector(rank_count, partners_max_of(query), Prices(query))}};
 }
 
-/// Whether events may decide between vectors of a schedule over all ranks.
+/// Whether events may decide between vectors of a schedule over all ranks; schedules across nodes
+/// are chosen by their prices.
 bool has_close_vectors(const Query& query, PerRoundIs takes) {
-  return query.request.only.empty() && vector_for(takes, query.request).empty() &&
-         !query.topology.shares_cpus && !query.topology.is_one_node() && !have_lanes_across(query);
+  return query.request.only.empty() && !query.request.is_undivided &&
+         vector_for(takes, query.request).empty() && !query.topology.shares_cpus &&
+         !query.topology.is_one_node() && !have_lanes_across(query);
 }
 
 /// The cheapest vector, and others that may be faster by the events.
