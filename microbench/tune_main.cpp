@@ -50,7 +50,8 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
   const std::vector<ChoiceCell> cells = sample_of_choices(grid, grid.size(), options.seed);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  const VerifyOptions how{.seed = options.seed,
+  const VerifyOptions how{.percent_off = options.percent_off,
+                          .seed = options.seed,
                           .model = is_asked(VerifiedPart::model),
                           .race = is_asked(VerifiedPart::race),
                           .nearby = is_asked(VerifiedPart::nearby),

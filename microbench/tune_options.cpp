@@ -67,7 +67,7 @@ struct Words {
   std::optional<std::string> show, report, file;
   std::vector<std::string> diff;
   std::optional<std::string> explain, ranks, op, dtype, agreement;
-  std::optional<std::string> verify;
+  std::optional<std::string> verify, percent_off;
   bool check = false;
 };
 
@@ -129,6 +129,11 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
            "and nodes.  These take seconds to a minute: fit, parameters and their intervals from "
            "samples with noise; "
            "noise, races with noise; time, what choosing takes");
+  line.add("--percent-off", words.percent_off,
+           fmt::format("with --verify of the grid: by how many percent each parameter that choices "
+                       "are made from is wrong, 0 to 50; 0 shows what the model itself misses; "
+                       "default {}",
+                       options.percent_off));
   line.add_flag("--check", words.check,
                 "in two seconds, measure the three figures again that say most about the fabric; "
                 "exit status 0: it is what the file says, 1: it has changed by more than noise, 2: "
@@ -217,6 +222,8 @@ void refuse_what_does_nothing(const Words& words, const TuneOptions& options) {
   refuse_unless(tunes, "--network-only", options.network_only, "in a run that tunes");
   refuse_unless(runs || mode == TuneMode::verify, "--seed", words.seed.has_value(),
                 "in a run that tunes, or with --check or --verify");
+  refuse_unless(mode == TuneMode::verify, "--percent-off", words.percent_off.has_value(),
+                "with --verify");
   refuse_unless(tunes || explains, "--bytes", words.bytes.has_value(),
                 "in a run that tunes, or with --explain");
   refuse_unless(explains, "--ranks", words.ranks.has_value(), "with --explain");
@@ -234,11 +241,20 @@ void understand_verified(const Words& words, TuneOptions& options) {
       refuse("--verify", *words.verify, fmt::format("each word once; {} is there twice", word));
     options.verified.push_back(part);
   }
-  if (words.budget && std::none_of(options.verified.begin(), options.verified.end(), is_about_grid))
+  const bool has_grid =
+      std::any_of(options.verified.begin(), options.verified.end(), is_about_grid);
+  if (words.budget && !has_grid)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--budget with --verify {}: expected only with {}, of which it leaves "
                             "cells out; leave it out",
                             *words.verify, default_verified));
+  if (words.percent_off && !has_grid)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--percent-off with --verify {}: expected only with {}, whose choices "
+                            "are made from such parameters; leave it out",
+                            *words.verify, default_verified));
+  if (words.percent_off)
+    options.percent_off = parse_number<std::uint32_t>("--percent-off", *words.percent_off, 0, 50);
 }
 
 void understand_fabric(const Words& words, TuneOptions& options) {

@@ -40,6 +40,7 @@ struct TuneOptions : RankOptions {
   std::chrono::duration<double> budget{60};
   std::chrono::duration<double> verify_budget{30.0 * 24 * 3600};  // of --verify
   std::vector<VerifiedPart> verified;                             // each once
+  std::uint32_t percent_off = 5;  // each parameter that --verify chooses by
   std::uint64_t seed = 1;
   bool network_only = false;
   bool fresh = false;  // findings of the file and of a journal are forgotten

@@ -127,6 +127,29 @@ std::vector<Variant> covering_variants(const Query& query) {
   return {{.per_round = cheapest_vector(rank_count, partners_max_of(query), Prices(query))}};
 }
 
+/// Whether events may decide between vectors of a schedule over all ranks; schedules across nodes
+/// are chosen by their prices.
+bool has_close_vectors(const Query& query, PerRoundIs takes) {
+  return query.request.only.empty() && !query.request.is_undivided &&
+         vector_for(takes, query.request).empty() && !query.topology.shares_cpus &&
+         !query.topology.is_one_node() && !have_lanes_across(query);
+}
+
+/// The cheapest vector, and others that may be faster by the events.
+std::vector<Variant> dissemination_variants(const Query& query) {
+  std::vector<Variant> variants = covering_variants<DisseminationPrices>(query);
+  if (!has_close_vectors(query, PerRoundIs::covering)) return variants;
+  constexpr std::size_t count_max = 3;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  for (plan::PerRound& vector : close_uniform_vectors(
+           rank_count, messages_max_of(rank_count, partners_max_of(query)), {variants[0].per_round},
+           count_max, [&](const plan::PerRound& other) {
+             return cost_of_rounds<DisseminationPrices>(query, {.per_round = other});
+           }))
+    variants.push_back({.per_round = std::move(vector)});
+  return variants;
+}
+
 }  // namespace
 
 bool has_canonical_time(const Query& query) {
@@ -234,6 +257,8 @@ plan::PerRound core_vector(const Query& query) {
   return plan::cheapest_core(rank_count, prices,
                              messages_max_of(rank_count, partners_max_of(query)));
 }
+Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant);
+
 std::vector<Variant> core_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
   const auto named = vector_in(query.request.only);
@@ -254,6 +279,17 @@ std::vector<Variant> core_variants(const Query& query) {
                      [&](const Variant& variant) { return variant.per_round == other; }))
       variants.push_back({.per_round = std::move(other)});
   }
+  if (!has_close_vectors(query, PerRoundIs::core)) return variants;
+  constexpr std::size_t close_max = 3;
+  std::vector<plan::PerRound> known;
+  known.reserve(variants.size());
+  for (const Variant& variant : variants) known.push_back(variant.per_round);
+  for (plan::PerRound& vector :
+       close_cores(rank_count, messages_max_of(rank_count, partners_max_of(query)), known,
+                   close_max, [&](const plan::PerRound& core) {
+                     return cost_of_recursive_multiplying(query, {.per_round = core});
+                   }))
+    variants.push_back({.per_round = std::move(vector)});
   return variants;
 }
 
@@ -604,7 +640,7 @@ constexpr Row table[] = {
      .algorithm = Algorithm::dissemination,
      .keeps_rank_order = false,
      .needs_idempotent = true,
-     .variants = covering_variants<DisseminationPrices>,
+     .variants = dissemination_variants,
      .cost = cost_of_rounds<DisseminationPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
@@ -615,7 +651,7 @@ constexpr Row table[] = {
      .association = Association::any,
      .algorithm = Algorithm::two_partial,
      .why_not_unasked = why_not_two_partial,
-     .variants = covering_variants<DisseminationPrices>,
+     .variants = dissemination_variants,
      .cost = cost_of_rounds<DisseminationPrices>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {

@@ -16,9 +16,11 @@
 #include "plan/blocks/zero_copy_allgather.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/asked_per_round.hpp"
+#include "tune/blocks_time.hpp"
 #include "tune/chunks.hpp"
 #include "tune/rows.hpp"
 #include "tune/shared_ring_rows.hpp"
+#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -81,6 +83,14 @@ Picoseconds price_of_blocks(const plan::LogGP& share, const plan::Round& round,
   return round_cost(share, round.length * round.messages - round.short_messages, 1, bytes, false);
 }
 
+/// In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.  Ranks
+/// that share nodes have fewer partners each: their port sends for all of them, so that fewer
+/// rounds hardly pay.
+std::uint32_t partners_of_blocks(const Query& query) {
+  const std::uint32_t times = query.topology.has_shared_nodes() ? 3 : 4;
+  return times * static_cast<std::uint32_t>(std::bit_width(query.topology.node_count() - 1));
+}
+
 plan::PerRound vector_across(const Query& query) {
   const std::uint32_t node_count = query.topology.node_count();
   if (node_count == 1) return {};
@@ -91,17 +101,14 @@ plan::PerRound vector_across(const Query& query) {
   const std::vector<std::size_t> blocks = blocks_of(query);
   const plan::LogGP share = share_of_blocks(query);
   const std::uint64_t bytes = priced_bytes(*std::max_element(blocks.begin(), blocks.end()));
-  // In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.  Ranks
-  // that share nodes have fewer partners each: their port sends for all of them, so that fewer
-  // rounds hardly pay.
-  const std::uint32_t times = query.topology.has_shared_nodes() ? 3 : 4;
-  const std::uint32_t few = times * static_cast<std::uint32_t>(std::bit_width(node_count - 1));
   return cheapest_vector(
-      node_count, std::min({query.request.partners_max, partners_unasked_max, few}),
+      node_count,
+      std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}),
       [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
 }
-/// Where ranks share nodes, rounds may overlap with stores, which the price does not know: so few
-/// messages a round are variants, too, and come first: of equal prices, they have fewer partners.
+/// Rounds overlap with each other and with stores, which the price of a round does not know: so
+/// vectors of few messages a round are variants, too, and come first: of equal prices, they have
+/// fewer partners.
 std::vector<Variant> vectors_across(const Query& query) {
   const std::uint32_t node_count = query.topology.node_count();
   std::vector<Variant> variants;
@@ -114,8 +121,23 @@ std::vector<Variant> vectors_across(const Query& query) {
   };
   const bool is_free = query.request.only.empty() && query.request.per_round_by_default.empty() &&
                        query.request.block_bytes.empty() && query.topology.has_equal_nodes();
-  if (is_free && node_count > 1 && query.topology.has_shared_nodes() && !query.topology.shares_cpus)
-    for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
+  if (is_free && node_count > 1 && !query.topology.shares_cpus) {
+    if (query.topology.has_shared_nodes())
+      for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
+    // Vectors of more messages are priced by their events, and have no more partners.
+    const std::uint32_t most = messages_max_of(
+        node_count,
+        std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}));
+    const bool is_priced = has_blocks_time(
+        {.node_count = node_count, .ranks_per_node = query.topology.largest_node()});
+    for (std::uint32_t n = 2; is_priced && !is_direct(query) && n <= 5; ++n) {
+      plan::PerRound vector = plan::uniform(node_count, n);
+      std::uint32_t messages = 0;
+      for (const plan::Round& round : plan::two_partial_rounds(node_count, vector))
+        messages += round.messages;
+      if (messages <= most) add(std::move(vector));
+    }
+  }
   add(vector_across(query));
   return variants;
 }
@@ -322,9 +344,14 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   if (why_not_in_pieces(query).empty())
     return query.network.between.port_time(most_sent(query) / pieces_of(query).unit);
   const Topology& topology = query.topology;
-  const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  return BlocksTime(query.network, topology.largest_node(), bytes)
-      .of(topology.node_count(), variant.per_round);
+  const BlocksShape shape{.node_count = topology.node_count(),
+                          .ranks_per_node = topology.largest_node(),
+                          .bytes = priced_bytes(query.request.bytes())};
+  // Schedules without a vector go directly.
+  if (!variant.per_round.empty() && topology.has_equal_nodes() && has_blocks_time(shape))
+    return blocks_time(shape, variant.per_round, query.network);
+  return BlocksTime(query.network, shape.ranks_per_node, shape.bytes)
+      .of(shape.node_count, variant.per_round);
 }
 
 /// Blocks of a node go together, once, and all of them to each of its ranks.

@@ -266,12 +266,12 @@ class Chooser {
   std::size_t* budget_ = nullptr;  // messages to follow, shared; nullptr: a choice has its own
 };
 
-/// The price; and a thirtieth more for holding several payloads where no bits ask for it.
+/// The price; and a fiftieth more for holding several payloads where no bits ask for it.
 plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& rival) {
   const plan::Picoseconds price = choice.price_of(rival);
   return rival.row->algorithm == Algorithm::canonical_dissemination &&
                  choice.request_.agreement != Agreement::reproducible
-             ? price + price / 30
+             ? price + price / 50
              : price;
 }
 
@@ -279,23 +279,24 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 /// Candidates with too many messages to be followed are compared with the others by their price, if
 /// the prices of such a call are near the events.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
-  constexpr std::size_t followed_max = 8;
+  constexpr std::size_t followed_max = 12;
   std::size_t own_budget = messages_followed_max;
   std::size_t& budget = budget_ == nullptr ? own_budget : *budget_;
   // Two plans at least are compared, and each rank has a message.
-  if (budget / 2 < topology_.rank_count) return;
+  if (topology_.rank_count > ranks_followed_max || budget / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   const bool goes_on = has_canonical_time(query);
-  // Plans along the canonical tree take longer to be made, so each of their messages counts twice.
-  const std::size_t each = goes_on && topology_.rank_count > 32 ? 2 : 1;
   std::size_t messages = 0, considered = 0;
   std::vector<std::size_t> followed;
   for (const auto& [price, rival] : prices) {
     if (followed.size() == followed_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
-    if (more <= budget) more *= each;
+    // Plans of canonical dissemination take longer to be made, so each of their messages counts
+    // more.
+    const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
+    if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 3;
     if (more > budget - messages && !goes_on) break;
     if (more <= budget - messages) {
       messages += more;

@@ -17,8 +17,10 @@
 #include "plan/core/nodes.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
+#include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
+#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -211,27 +213,43 @@ std::shared_ptr<const Choice> choice_across(const Query& query, const Collective
   return (query.known == nullptr ? none : *query.known).choose(inner, topology, network);
 }
 
-/// Adds variants with fewer messages a round: lanes overlap in ways that their price does not know.
-/// Among many nodes these are not considered.
-void add_fewer_messages(const Query& query, const CollectiveRequest& inner, const Topology& nodes,
-                        const plan::Network& network, const Choice& across,
-                        std::vector<Variant>& variants) {
-  constexpr std::uint32_t nodes_max = 128;
+/// Adds variants with fewer messages a round, and with others whose prices are close: lanes overlap
+/// in ways that their price does not know.  Among many nodes these are not considered.
+void add_other_vectors(const Query& query, const CollectiveRequest& inner, const Topology& nodes,
+                       const plan::Network& network, const Choice& across,
+                       std::vector<Variant>& variants) {
+  constexpr std::size_t close_max = 2;
   const plan::PerRound& vector = across.variant().per_round;
-  if (vector.empty() || nodes.rank_count > nodes_max) return;
+  if (vector.empty() || nodes.rank_count > close_vectors_ranks_max) return;
+  const bool is_core = across.row().takes == PerRoundIs::core;
   const std::uint32_t lane_count = variants.back().lane_count;
+  std::vector<plan::PerRound> known{vector};
   for (const std::uint32_t largest : {3u, 1u}) {
     if (*std::max_element(vector.begin(), vector.end()) <= largest) continue;
     constexpr plan::CorePrices::OfRound round{.fixed = 2, .each = 1};
-    const plan::PerRound other =
-        across.row().takes == PerRoundIs::core
-            ? plan::cheapest_core(nodes.rank_count,
-                                  {.combining = round, .out = round, .largest = largest},
-                                  UINT64_MAX)
-            : plan::nearest_covering(nodes.rank_count, largest);
-    if (other == vector) continue;
+    plan::PerRound other =
+        is_core ? plan::cheapest_core(nodes.rank_count,
+                                      {.combining = round, .out = round, .largest = largest},
+                                      UINT64_MAX)
+                : plan::nearest_covering(nodes.rank_count, largest);
+    if (other != vector) known.push_back(std::move(other));
+  }
+  // Where nothing is followed, among many ranks or across groups, prices have the last word, and no
+  // other vector has a lower one.
+  if (query.topology.rank_count <= ranks_followed_max && !query.request.is_undivided) {
+    const VectorPrice price = [&](const plan::PerRound& other) {
+      return across.row().cost({inner, nodes, network}, {.per_round = other});
+    };
+    const std::uint32_t messages_max =
+        messages_max_of(nodes.rank_count, query.request.partners_max);
+    for (plan::PerRound& other :
+         is_core ? close_cores(nodes.rank_count, messages_max, known, close_max, price)
+                 : close_uniform_vectors(nodes.rank_count, messages_max, known, close_max, price))
+      known.push_back(std::move(other));
+  }
+  for (std::size_t i = 1; i < known.size(); ++i) {
     CollectiveRequest named = inner;
-    named.only = std::string(across.row().name) + " with " + text_of(other) + " a round";
+    named.only = std::string(across.row().name) + " with " + text_of(known[i]) + " a round";
     if (auto choice = choice_across(query, named, nodes, network))
       variants.push_back({.lane_count = lane_count, .across = std::move(choice)});
   }
@@ -267,7 +285,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   if (undivided && why.empty()) {
     variants.push_back({.lane_count = lane_count, .across = undivided});
     if (inner.only.empty() && !inner.is_asked_for() && !query.topology.shares_cpus)
-      add_fewer_messages(query, inner, nodes, network, *undivided, variants);
+      add_other_vectors(query, inner, nodes, network, *undivided, variants);
   } else if (undivided && hierarchy_of(query))  // no other one is considered
     throw Error(ErrorCode::unsupported,
                 std::string(name_of(query.request.collective)) + ": across " +

@@ -89,7 +89,7 @@ plan::Picoseconds priced_node_time(const Query& query,
 bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
                          const plan::Plan& first) {
   constexpr std::uint32_t ranks_max = 1024;
-  constexpr std::size_t few = messages_followed_max / 8;
+  constexpr std::size_t few = messages_followed_max / 32;
   const std::uint32_t rank_count = query.topology.rank_count;
   return rank_count <= ranks_max && std::size_t{first.slot_count} * rank_count > few &&
          nodes_do_alike(query, row, variant, first);

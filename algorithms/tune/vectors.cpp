@@ -5,6 +5,7 @@
 #include <cassert>
 #include <numeric>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tutti::tune {
@@ -119,7 +120,75 @@ class Search {
   std::vector<LastRound> rounds_;
 };
 
+/// The cheapest few of some that cost at most a third more than the cheapest of all.
+std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
+                                    std::vector<plan::PerRound> others, std::size_t count,
+                                    const VectorPrice& price) {
+  plan::Picoseconds least = INT64_MAX;
+  for (const plan::PerRound& vector : known) least = std::min(least, price(vector));
+  std::vector<std::pair<plan::Picoseconds, plan::PerRound>> priced;
+  for (plan::PerRound& vector : others) {
+    const plan::Picoseconds cost = price(vector);
+    if (cost <= least + least / 3) priced.emplace_back(cost, std::move(vector));
+  }
+  std::stable_sort(priced.begin(), priced.end(),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+  std::vector<plan::PerRound> close;
+  close.reserve(std::min(priced.size(), count));
+  for (std::size_t i = 0; i < std::min(priced.size(), count); ++i)
+    close.push_back(std::move(priced[i].second));
+  return close;
+}
+
+/// Every core of entries up to `largest`, larger ones first, that reaches `ranks` at most.
+void add_cores(std::uint32_t ranks, std::uint32_t largest, plan::PerRound& begun,
+               std::vector<plan::PerRound>& cores) {
+  for (std::uint32_t entry = 1; entry <= largest && entry < ranks; ++entry) {
+    begun.push_back(entry);
+    cores.push_back(begun);
+    add_cores(ranks / (entry + 1), entry, begun, cores);
+    begun.pop_back();
+  }
+}
+
 }  // namespace
+
+std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
+                                                  std::uint32_t messages_max,
+                                                  const std::vector<plan::PerRound>& known,
+                                                  std::size_t count, const VectorPrice& price) {
+  if (rank_count < 2 || rank_count > close_vectors_ranks_max) return {};
+  std::vector<std::vector<plan::Round>> seen;
+  seen.reserve(known.size());
+  for (const plan::PerRound& vector : known)
+    seen.push_back(plan::two_partial_rounds(rank_count, vector));
+  std::vector<plan::PerRound> others;
+  for (std::uint32_t n = 1; n <= 7; ++n) {
+    plan::PerRound vector = plan::uniform(rank_count, n);
+    std::vector<plan::Round> rounds = plan::two_partial_rounds(rank_count, vector);
+    std::uint32_t messages = 0;
+    for (const plan::Round& round : rounds) messages += round.messages;
+    if (messages > messages_max || std::find(seen.begin(), seen.end(), rounds) != seen.end())
+      continue;
+    seen.push_back(std::move(rounds));
+    others.push_back(std::move(vector));
+  }
+  return closest(known, std::move(others), count, price);
+}
+
+std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t messages_max,
+                                        const std::vector<plan::PerRound>& known, std::size_t count,
+                                        const VectorPrice& price) {
+  if (rank_count < 2 || rank_count > close_vectors_ranks_max) return {};
+  std::vector<plan::PerRound> cores;
+  plan::PerRound begun;
+  add_cores(rank_count, messages_of_round_max, begun, cores);
+  std::erase_if(cores, [&](const plan::PerRound& core) {
+    return std::accumulate(core.begin(), core.end(), std::uint64_t{0}) > messages_max ||
+           std::find(known.begin(), known.end(), core) != known.end();
+  });
+  return closest(known, std::move(cores), count, price);
+}
 
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max) {
   return partners_max >= rank_count - 1 ? UINT32_MAX : partners_max / 2;

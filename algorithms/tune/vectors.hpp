@@ -1,8 +1,10 @@
 // Messages per round of the least price on a machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "plan/core/per_round.hpp"
 #include "plan/cost/loggp.hpp"
@@ -20,6 +22,25 @@ using RoundPrice = std::function<plan::Picoseconds(const plan::Round&)>;
 /// `partners_max` partners, if there is such a vector.
 plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_max,
                                const RoundPrice& price);
+
+using VectorPrice = std::function<plan::Picoseconds(const plan::PerRound&)>;
+
+/// Among more ranks a vector is taken by its price alone: more candidates would take too long.
+inline constexpr std::uint32_t close_vectors_ranks_max = 128;
+
+/// Candidates beside the cheapest vector, `known`, for what prices do not tell: n = 1 .. 7 messages
+/// in each round, where that costs at most a third more.  At most `count` of them, the cheapest
+/// first; none has rounds like one of `known`, or more than `messages_max` messages.
+std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
+                                                  std::uint32_t messages_max,
+                                                  const std::vector<plan::PerRound>& known,
+                                                  std::size_t count, const VectorPrice& price);
+
+/// Likewise of cores of recursive multiplying: all with entries up to 15, larger ones first, whose
+/// product of (entry + 1) is `rank_count` at most.
+std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t messages_max,
+                                        const std::vector<plan::PerRound>& known, std::size_t count,
+                                        const VectorPrice& price);
 
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max);

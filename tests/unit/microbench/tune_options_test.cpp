@@ -126,6 +126,13 @@ TEST(TuneOptions, what_is_verified) {
   const TuneOptions short_run = parse({"--verify", "--budget", "2", "--seed", "5"});
   EXPECT_EQ(short_run.verified, grid);
   EXPECT_EQ(short_run.verify_budget.count(), 2);
+  EXPECT_EQ(short_run.percent_off, 5u);
+  EXPECT_EQ(parse({"--verify", "model", "--percent-off", "0"}).percent_off, 0u);
+  expect_refused({"--verify", "--percent-off", "51"}, {"--percent-off=\"51\"", "50"});
+  expect_refused({"--verify", "--percent-off", "-1"}, {"--percent-off=\"-1\""});
+  expect_refused({"--verify", "fit,noise", "--percent-off", "5"},
+                 {"--percent-off with --verify fit,noise", "model,race,nearby", "leave it out"});
+  expect_refused({"--show", "t", "--percent-off", "5"}, {"--percent-off", "with --verify"});
   EXPECT_EQ(parse({"--verify", "noise,fit"}).verified,
             (Parts{VerifiedPart::noise, VerifiedPart::fit}));
   EXPECT_EQ(parse({"--verify=time,race", "--budget", "9"}).verified,

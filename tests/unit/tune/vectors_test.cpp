@@ -10,8 +10,11 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <tuple>
 #include <vector>
+
+#include "plan/allreduce/recursive_multiplying.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -84,6 +87,63 @@ TEST(CheapestVector, prices_each_round_once) {
     EXPECT_FALSE(cheapest_vector(ranks, 31, price).empty());
     EXPECT_LE(calls, ranks <= 4096 ? 2000u : 50'000u) << ranks;
   }
+}
+
+/// A round costs as much as ten of its messages.
+Picoseconds price_of_vector(std::uint32_t ranks, const plan::PerRound& vector) {
+  Picoseconds sum = 0;
+  for (const plan::Round& round : plan::two_partial_rounds(ranks, vector))
+    sum += 10 + round.messages;
+  return sum;
+}
+
+TEST(CloseVectors, have_one_n_other_rounds_and_prices_near_the_least) {
+  for (std::uint32_t ranks = 2; ranks <= 128; ++ranks) {
+    const VectorPrice price = [&](const plan::PerRound& vector) {
+      return price_of_vector(ranks, vector);
+    };
+    const plan::PerRound best = cheapest_vector(ranks, UINT32_MAX, [](const plan::Round& round) {
+      return Picoseconds{10} + round.messages;
+    });
+    Picoseconds before = price(best);
+    const Picoseconds most = before + before / 3;
+    const auto close = close_uniform_vectors(ranks, 20, {best}, 3, price);
+    EXPECT_LE(close.size(), 3u);
+    for (const plan::PerRound& vector : close) {
+      EXPECT_EQ(vector, plan::uniform(ranks, vector.front())) << ranks;
+      EXPECT_NE(plan::two_partial_rounds(ranks, vector), plan::two_partial_rounds(ranks, best));
+      EXPECT_GE(price(vector), before) << "the cheapest comes first";
+      EXPECT_LE(price(vector), most);
+      std::uint32_t messages = 0;
+      for (const plan::Round& round : plan::two_partial_rounds(ranks, vector))
+        messages += round.messages;
+      EXPECT_LE(messages, 20u);
+      before = price(vector);
+    }
+  }
+  const VectorPrice any = [](const plan::PerRound&) { return Picoseconds{1}; };
+  EXPECT_EQ(close_uniform_vectors(17, UINT32_MAX, {{16}}, 9, any).size(), 5u)
+      << "n = 5, 6 and 7 have the same rounds";
+  EXPECT_TRUE(close_uniform_vectors(1, UINT32_MAX, {{}}, 9, any).empty());
+  EXPECT_TRUE(close_uniform_vectors(129, UINT32_MAX, {{128}}, 9, any).empty());
+}
+
+TEST(CloseVectors, of_cores_are_others_that_fit) {
+  const VectorPrice price = [](const plan::PerRound& core) {
+    return Picoseconds{100} + static_cast<Picoseconds>(core.size());
+  };
+  for (const std::uint32_t ranks : {2u, 5u, 17u, 96u}) {
+    const auto cores = close_cores(ranks, 12, {{1}}, 1000, price);
+    std::set<plan::PerRound> seen{{1}};
+    for (const plan::PerRound& core : cores) {
+      EXPECT_TRUE(seen.insert(core).second);
+      EXPECT_TRUE(plan::is_core(ranks, core)) << ranks;
+      EXPECT_TRUE(std::is_sorted(core.rbegin(), core.rend()));
+      EXPECT_LE(messages_of(core), 12u);
+    }
+    EXPECT_EQ(cores.empty(), ranks == 2) << ranks;
+  }
+  EXPECT_EQ(close_cores(17, 12, {{1}}, 2, price).size(), 2u);
 }
 
 }  // namespace
