@@ -101,6 +101,20 @@ void MeetingPlace::know(std::span<const MeetingCard> all, Rank self) {
   secret_.assign(all[0].secret.begin(), all[0].secret.end());
 }
 
+std::string MeetingPlace::obstacle(Deadline deadline) const {
+  const std::size_t own = index_of(self_);
+  for (std::size_t step = 1; step < places_.size(); ++step) {
+    const std::size_t next = (own + step) % places_.size();
+    if (are_of_one_host(places_[own], places_[next])) continue;
+    if (connect_to({&places_[next], 1}, deadline)) return {};
+    return "this rank cannot connect to rank " + std::to_string(next) +
+           " of another host, as TUTTI_SHRINKABLE (or shrinkable in code) needs: " +
+           std::strerror(errno) +
+           "; let a firewall pass connections between the hosts of a job, at all ports";
+  }
+  return {};
+}
+
 MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger) {
   detail::check(!places_.empty(), "a rank knows where the others listen before it meets them");
   for (std::uint32_t leader = 0;; ++leader) {

@@ -59,6 +59,11 @@ class MeetingPlace {
   /// The cards of all ranks.
   void know(std::span<const MeetingCard> all, Rank self);
 
+  /// Why this rank cannot connect to the next one of another host; empty: it can, or there is none.
+  /// Where a firewall refuses connections, ranks that are still there would look as if they were
+  /// gone.
+  std::string obstacle(Deadline deadline) const;
+
   struct Met {
     std::unique_ptr<Exchange> exchange;  // of those that have come; none: time is up
     std::vector<Rank> ranks;             // who has come, in the exchange's order, or who has not

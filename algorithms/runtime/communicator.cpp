@@ -359,6 +359,21 @@ void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, 
                       " cannot listen, as TUTTI_SHRINKABLE asks; its own error says why");
   }
   found->know(all, exchange.self());
+  if (!all_are_here) {
+    const std::string obstacle =
+        found->obstacle(Deadline::after(step_timeout / 4, detail::MonotonicClock::read()));
+    const std::uint32_t is_cut_off = obstacle.empty() ? 0 : 1;
+    std::vector<std::uint32_t> are_cut_off(all.size());
+    gather(call, std::as_bytes(std::span(&is_cut_off, 1)),
+           std::as_writable_bytes(std::span(are_cut_off)));
+    if (!obstacle.empty()) throw Error(ErrorCode::system, obstacle);
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      if (are_cut_off[rank] != 0)
+        throw Error(ErrorCode::system,
+                    "rank " + std::to_string(rank) +
+                        " cannot connect to another host, as TUTTI_SHRINKABLE needs; its own "
+                        "error says why");
+  }
   meeting_place = std::move(found);
 }
 

@@ -185,7 +185,8 @@ void judge(std::span<const std::uint8_t> input) {
         client.end();
         if (number >= rank_count) {
           promise(!client.was_let_in(), "a stranger is not let in");
-          clients[number] = std::make_unique<Client>(address, name_bytes);
+          // Nobody listens for a meeting that is over.
+          if (!again) clients[number] = std::make_unique<Client>(address, name_bytes);
         }
     }
   }

@@ -17,7 +17,7 @@ tutti_mpi_deaths(mpi_stop stop 1 3 0 mpi)
 tutti_mpi_deaths(mpi_abort abort 1 3 0 mpi)
 tutti_mpi_deaths(mpi_leave leave 1 3 0 mpi)
 # Where no rank sees another one's process, as on different hosts.
-foreach(what kill abort leave)
+foreach(what kill abort leave shrink)
   tutti_mpi_deaths(mpi_${what}_apart ${what} 1 3 0 mpi)
   tutti_mpi_deaths(soak_mpi_${what}_apart ${what} 25 4 0 soak)
   set_tests_properties(mpi_${what}_apart soak_mpi_${what}_apart PROPERTIES SKIP_RETURN_CODE 77

@@ -222,7 +222,8 @@ INSTANTIATE_TEST_SUITE_P(, Shrink,
 /// Ranks die one after the other, rank 0 first, until one is left.
 TEST_P(Shrink, goes_on_down_to_one_rank) {
   constexpr std::uint32_t ranks = 4;
-  const auto [meeting, ranks_per_node] = GetParam();
+  const Meeting meeting = GetParam().meeting;
+  const std::uint32_t ranks_per_node = GetParam().ranks_per_node;
   const std::uint16_t port = port_for(meeting);
   const test::SharedCount sound;
   const auto results = run_local({.rank_count = ranks}, [&](Exchange& local) {
@@ -254,7 +255,8 @@ TEST_P(Shrink, goes_on_down_to_one_rank) {
 /// no descriptor remains of those that are gone.
 TEST_P(Shrink, without_a_failure_duplicates) {
   constexpr std::uint32_t ranks = 3;
-  const auto [meeting, ranks_per_node] = GetParam();
+  const Meeting meeting = GetParam().meeting;
+  const std::uint32_t ranks_per_node = GetParam().ranks_per_node;
   const std::uint16_t port = port_for(meeting);
   const auto results = run_local({.rank_count = ranks}, [&](Exchange& local) {
     const Met met(meeting, local, port);
@@ -288,7 +290,8 @@ TEST_P(Shrink, without_a_failure_duplicates) {
 /// A rank that is stopped is late: the others time out and name it, and meet it once it goes on.
 TEST_P(Shrink, waits_for_a_rank_that_is_stopped) {
   constexpr std::uint32_t ranks = 4, dead = 0, stopped = 1;  // which would lead
-  const auto [meeting, ranks_per_node] = GetParam();
+  const Meeting meeting = GetParam().meeting;
+  const std::uint32_t ranks_per_node = GetParam().ranks_per_node;
   const std::uint16_t port = port_for(meeting);
   const test::SharedCount ready, timed_out;
   const auto results = run_local(

@@ -183,6 +183,19 @@ TEST(Reunion, ranks_of_another_communicator_are_not_met) {
   EXPECT_EQ(endings[1].ranks, ranks_of({1}));
 }
 
+/// A firewall that refuses connections is noticed before any rank is taken for gone.
+TEST(Reunion, a_host_that_refuses_connections_is_an_obstacle) {
+  std::vector<MeetingCard> cards;
+  Places places = places_of(3, &cards);
+  const Deadline soon = Deadline::after(5s, detail::MonotonicClock::read());
+  EXPECT_EQ(places[0]->obstacle(soon), "");  // all are of one host
+  cards[2].address = {127, 0, 0, 2};         // where nobody listens
+  places[0]->know(cards, Rank{0});
+  EXPECT_TRUE(places[0]->obstacle(soon).starts_with(
+      "this rank cannot connect to rank 2 of another host, as TUTTI_SHRINKABLE "))
+      << places[0]->obstacle(soon);
+}
+
 /// The port of a rank is gone when it dies, whatever children it has.
 TEST(Reunion, a_forked_child_does_not_keep_the_port) {
   Places places = places_of(2);
