@@ -126,7 +126,11 @@ struct Script {
   }
   std::uint32_t nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
   std::uint32_t node_of(std::uint32_t rank) const {
-    return placement == Placement::block ? rank / ranks_per_node : rank % nodes();
+    if (placement == Placement::block) return rank / ranks_per_node;
+    // The last node may have fewer ranks, and is full before the others are.
+    const std::uint32_t in_last = ranks - (nodes() - 1) * ranks_per_node;
+    return rank < in_last * nodes() ? rank % nodes()
+                                    : (rank - in_last * nodes()) % (nodes() - 1);
   }
   std::string words() const {
     return std::to_string(ranks) + " ranks, " + std::to_string(ranks_per_node) +
@@ -237,6 +241,7 @@ class Player {
                                        : *second_;
       found_.peer = index_of(failed.failure().peer);
       std::snprintf(found_.text, sizeof found_.text, "%s", failed.failure().text);
+      if (status_ > Status::ok) std::fprintf(stderr, "%s", communicator_->report().c_str());
       destroy();
     }
     ++board_.done;
