@@ -42,7 +42,8 @@ using namespace std::chrono_literals;
 using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
-unsigned runs = 8, seed = 1, jobs = 1, job = 0;  // this process plays every `jobs`-th run
+// A sample in which everything happens.  This process plays every `jobs`-th run from `job` on.
+unsigned runs = 12, seed = 592, jobs = 2, job = 0;
 
 constexpr auto detection_bound = 1s;  // the default
 /// Of a process, docs/guarantees.md.
