@@ -1,9 +1,9 @@
-// mpi_deaths FOLDER SEED kill|stop|abort|leave RANKS_PER_NODE (and pmix_deaths): collectives over an
-// MPI or a PMIx exchange, in which one rank, at a random call, is killed, is stopped for a while,
-// gives up, or leaves in good order.  Every other rank leaves FOLDER/heard.RANK, which says "fine"
-// if it has heard of the right thing in time, or what was wrong: a launcher may lose what is printed
-// once a rank has died.  deaths.sh counts the files.  FOLDER also has a file by which the ranks
-// measure.
+// mpi_deaths FOLDER SEED kill|stop|abort|leave RANKS_PER_NODE (and pmix_deaths): collectives over
+// an MPI or a PMIx exchange, in which one rank, at a random call, is killed, is stopped for a
+// while, gives up, or leaves in good order.  Every other rank leaves FOLDER/heard.RANK, which says
+// "fine" if it has heard of the right thing in time, or what was wrong: a launcher may lose what is
+// printed once a rank has died.  deaths.sh counts the files.  FOLDER also has a file by which the
+// ranks measure.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>

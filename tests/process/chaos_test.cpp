@@ -46,17 +46,18 @@ using Clock = std::chrono::steady_clock;
 unsigned runs = 12, seed = 592, jobs = 2, job = 0;
 
 constexpr auto detection_bound = 1s;  // the default
-/// Of a process, docs/guarantees.md.
+/// Within which a death, a farewell or an abort() is heard of (docs/guarantees.md).
 constexpr auto process_bound = 2 * detection_bound;
-/// Of a connection: 8 x 0.54 s of retries (verbs/queue_pair.hpp), a quarter of a second in which the
-/// side channel may explain it, and twice the detection bound until all have heard of it.
+/// Within which a broken connection is heard of: after 8 x 0.54 s of retries
+/// (verbs/queue_pair.hpp), up to half a second in which the side channel may explain it, and twice
+/// the detection bound.
 constexpr auto connection_bound = 7s;
 /// How long the objects of a failed communicator take to go.
 constexpr auto destruction_bound = 5s;
 constexpr auto stopped_for = 1500ms;  // more than the bound
 constexpr unsigned hung_after_s = 60;
-/// When a link goes down, counted from the opening of the device, and for how long if it comes back:
-/// less than the retries take.
+/// When a link goes down, counted from the opening of the device, and for how long if it comes
+/// back: less than the retries take.
 constexpr auto link_down_from = 700ms, link_down_for = 1200ms;
 
 enum class Event { kill, abort, leave, completion_error, link_down };
@@ -130,8 +131,7 @@ struct Script {
     if (placement == Placement::block) return rank / ranks_per_node;
     // The last node may have fewer ranks, and is full before the others are.
     const std::uint32_t in_last = ranks - (nodes() - 1) * ranks_per_node;
-    return rank < in_last * nodes() ? rank % nodes()
-                                    : (rank - in_last * nodes()) % (nodes() - 1);
+    return rank < in_last * nodes() ? rank % nodes() : (rank - in_last * nodes()) % (nodes() - 1);
   }
   std::string words() const {
     return std::to_string(ranks) + " ranks, " + std::to_string(ranks_per_node) +
@@ -183,9 +183,9 @@ struct Found {
 /// What all ranks and the test see.
 struct Board {
   std::atomic<std::uint32_t> begun = 0;
-  std::atomic<std::int64_t> happened_at_ns = 0;  // the latest moment that counts
+  std::atomic<std::int64_t> happened_at_ns = 0;        // the latest moment that counts
   std::atomic<std::uint32_t> broken_end = UINT32_MAX;  // of the victim's connection
-  std::atomic<std::uint32_t> has_given_up = 0;  // in place of a completion error
+  std::atomic<std::uint32_t> has_given_up = 0;         // in place of a completion error
   std::atomic<std::uint32_t> done = 0;
 
   void happens_now() {
@@ -218,7 +218,7 @@ class Player {
     context_.emplace(options);
     communicator_.emplace(*context_, exchange);
     const test::EveryCollective::Wanted wanted{.seed = script.seed,
-                                               .count = 8,
+                                               .count = script.all_at_once ? 12u : 8u,
                                                .with_ssp = script.event != Event::leave,
                                                .with_segments = script.seed % 2 == 0};
     sets_.push_back(std::make_unique<test::EveryCollective>(*communicator_, wanted));
@@ -237,9 +237,8 @@ class Player {
     found_.at_ns = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
     found_.lateness_ns = wait_.lateness().count();
     if (!has_gone_) {
-      const Communicator& failed = communicator_->failure().status != Status::ok || !second_
-                                       ? *communicator_
-                                       : *second_;
+      const Communicator& failed =
+          communicator_->failure().status != Status::ok || !second_ ? *communicator_ : *second_;
       found_.peer = index_of(failed.failure().peer);
       std::snprintf(found_.text, sizeof found_.text, "%s", failed.failure().text);
       if (status_ > Status::ok) std::fprintf(stderr, "%s", communicator_->report().c_str());
@@ -468,8 +467,7 @@ std::map<std::string, unsigned> tally;  // of what has been played
 void play(unsigned of) {
   const Script script(of);
   SCOPED_TRACE("--seed=" + std::to_string(of) + " --runs=1: " + script.words());
-  const std::uint16_t port =
-      script.meeting == Meeting::tcp ? port_of_this_job() : std::uint16_t{0};
+  const std::uint16_t port = script.meeting == Meeting::tcp ? port_of_this_job() : std::uint16_t{0};
   const NetworkFile network(script.network());
   const detail::Mapping shared(
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
@@ -493,9 +491,7 @@ void play(unsigned of) {
           const auto tcp = script.meeting == Meeting::tcp
                                ? test::meet_over_tcp(index_of(local.self()), script.ranks, port)
                                : nullptr;
-          Exchange& exchange = tcp                              ? *tcp
-                               : script.meeting == Meeting::mute ? mute
-                                                                 : local;
+          Exchange& exchange = tcp ? *tcp : script.meeting == Meeting::mute ? mute : local;
           Player player(exchange, script, board);
           found = player.play();
         }
@@ -558,8 +554,7 @@ TEST(Chaos, every_survivor_names_the_right_rank_in_time) {
 int main(int count, char** values) {
   testing::InitGoogleTest(&count, values);
   tutti::test::read_options(
-      count, values,
-      {{"--runs", tutti::runs}, {"--seed", tutti::seed}, {"--jobs", tutti::jobs}});
+      count, values, {{"--runs", tutti::runs}, {"--seed", tutti::seed}, {"--jobs", tutti::jobs}});
   if (tutti::jobs <= 1) return RUN_ALL_TESTS();
   std::vector<pid_t> children;
   for (unsigned job = 0; job < tutti::jobs; ++job) {

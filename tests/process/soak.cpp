@@ -265,7 +265,8 @@ int every_collective(tutti::Exchange& exchange, std::uint64_t seconds, std::uint
       made = passed;
     }
     for (int call = 0; call < 50; ++call) {
-      if (delays() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
+      if (delays() % 64 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
       if (!run_some(sets, random, self)) return 1;
       calls += sets.size();
     }

@@ -420,8 +420,8 @@ TEST(DeathInVirtualTime, is_a_failure_that_names_the_dead) {
   EXPECT_EQ(ended[2].signal, SIGKILL);
 }
 
-// Rank 2 broadcasts, has ended that call when its message to rank 1 is lost, and then waits for rank
-// 0, with which it has a connection that works.  Nobody but rank 2 can know of the loss.
+// Rank 2 broadcasts, has ended that call when its message to rank 1 is lost, and then waits for
+// rank 0, with which it has a connection that works.  Nobody but rank 2 can know of the loss.
 TEST(VirtualTime, a_lost_message_of_a_call_that_has_ended_is_a_failure_of_all) {
   // Long after the first calls, which are made in real time.
   const FabricFile fabric(

@@ -50,7 +50,8 @@ class EveryCollective {
     if (wanted.with_shared_ring) makers.push_back(&EveryCollective::make_shared_ring);
     for (std::size_t i = makers.size(); i > 1; --i) std::swap(makers[i - 1], makers[random() % i]);
     makers.resize(std::min(makers.size(), wanted.count));
-    for (const auto make : makers) (this->*make)(Rank{static_cast<std::uint32_t>(random() % ranks_)});
+    for (const auto make : makers)
+      (this->*make)(Rank{static_cast<std::uint32_t>(random() % ranks_)});
   }
 
   std::size_t size() const { return all_.size(); }
@@ -81,7 +82,7 @@ class EveryCollective {
   static std::uint64_t value(std::uint64_t call, std::uint64_t rank, std::uint64_t i) {
     return call * 1'000'003 + rank * 101 + i;
   }
-  /// Of `count` ranks from `first` on, modulo the number of ranks.
+  /// The sum over `count` ranks from `first` on, modulo the number of ranks.
   std::uint64_t sum_of(std::uint64_t call, std::uint32_t first, std::uint32_t count,
                        std::uint64_t i) const {
     std::uint64_t sum_of_all = 0;
@@ -89,9 +90,7 @@ class EveryCollective {
       sum_of_all += value(call, (first + rank) % ranks_, i);
     return sum_of_all;
   }
-  Reduction addition() const {
-    return built_in_reduction(BuiltIn::sum, ElementType::uint64);
-  }
+  Reduction addition() const { return built_in_reduction(BuiltIn::sum, ElementType::uint64); }
   /// As many elements as rank `rank` has where blocks differ.
   std::size_t uneven(std::uint32_t rank) const { return rank % 3 * (block_ / 2) + rank + 1; }
   std::size_t uneven_before(std::uint32_t rank) const {
@@ -113,8 +112,7 @@ class EveryCollective {
     one.source = one.own_source;
     one.target = one.own_target;
     one.prepare = [this, &one] {
-      for (std::size_t i = 0; i < one.source.size(); ++i)
-        one.source[i] = value(one.call, self_, i);
+      for (std::size_t i = 0; i < one.source.size(); ++i) one.source[i] = value(one.call, self_, i);
       std::fill(one.target.begin(), one.target.end(), 0);
     };
     one.is_right = [] { return true; };
@@ -245,9 +243,9 @@ class EveryCollective {
 
   void make_allgather(Rank) {
     One& one = add("allgather", block_, block_ * ranks_);
-    set(one, allgather(communicator_, {.source = one.source.data(),
-                                       .target = one.target.data(),
-                                       .bytes = 8 * block_}));
+    set(one,
+        allgather(communicator_,
+                  {.source = one.source.data(), .target = one.target.data(), .bytes = 8 * block_}));
     expect(one, [this, &one](std::size_t i) { return value(one.call, i / block_, i % block_); });
   }
   void make_allgatherv(Rank) {
@@ -269,9 +267,9 @@ class EveryCollective {
   }
   void make_alltoall(Rank) {
     One& one = add("alltoall", block_ * ranks_, block_ * ranks_);
-    set(one, alltoall(communicator_, {.source = one.source.data(),
-                                      .target = one.target.data(),
-                                      .bytes = 8 * block_}));
+    set(one,
+        alltoall(communicator_,
+                 {.source = one.source.data(), .target = one.target.data(), .bytes = 8 * block_}));
     expect(one, [this, &one](std::size_t i) {
       return value(one.call, i / block_, self_ * block_ + i % block_);
     });

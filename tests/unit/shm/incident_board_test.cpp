@@ -107,8 +107,7 @@ IncidentBoard::Text text(const char* words) {
 TEST(IncidentBoard, tells_the_text_of_the_first_rank_that_has_set_one_as_that_rank_s_alone) {
   const OfferedBoard offered(77, 3);
   IncidentBoard board(offered.mapping(), 3);
-  for (std::uint32_t rank = 0; rank < 3; ++rank)
-    EXPECT_STREQ(board.text_of(Rank{rank}).data(), "");
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_STREQ(board.text_of(Rank{rank}).data(), "");
   EXPECT_TRUE(board.set_text(Rank{1}, text("the matrix is singular")));
   EXPECT_FALSE(board.set_text(Rank{2}, text("another reason")));
   EXPECT_FALSE(board.set_text(Rank{1}, text("another reason")));
