@@ -54,6 +54,9 @@ constexpr auto process_bound = 2 * detection_bound;
 constexpr auto connection_bound = 7s;
 /// How long the objects of a failed communicator take to go.
 constexpr auto destruction_bound = 5s;
+/// How long a communicator that has not failed waits at its end for those that still use its
+/// memory.
+constexpr auto farewell_bound = 8s;
 constexpr auto stopped_for = 1500ms;  // more than the bound
 constexpr unsigned hung_after_s = 60;
 /// When a link goes down, counted from the opening of the device, and for how long if it comes
@@ -516,8 +519,9 @@ void play(unsigned of) {
     EXPECT_STREQ(found.wrong, "") << who;
     const bool is_gone = script.event == Event::leave && found.rank == script.victim;
     const auto stop = script.trouble == Trouble::stop ? stopped_for : 0ms;
+    const auto farewell = is_gone ? farewell_bound * (script.all_at_once ? 2 : 1) : 0s;
     EXPECT_LT(std::chrono::nanoseconds(found.destroyed_in_ns),
-              destruction_bound + stop + (is_gone ? process_bound : 0s) + allowance)
+              destruction_bound + stop + farewell + allowance)
         << who;
     if (is_gone) continue;
     EXPECT_EQ(judged(script, board, all, found), "")
