@@ -186,8 +186,8 @@ foreach(run "long:local" "long:tcp" "soak:mute" "soak:local_nodes" "soak:tcp_nod
     RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})
 endforeach()
 
-# Two thousand runs, three at a time: their ranks mostly wait.
-add_test(NAME soak_chaos COMMAND process_chaos --runs=2000 --seed=1000 --jobs=3)
+# Two thousand runs, four at a time: their ranks mostly wait.
+add_test(NAME soak_chaos COMMAND process_chaos --runs=2000 --seed=1000 --jobs=4)
 set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 7200 RUN_SERIAL ON)
 
 # System calls of the steady state, counted by strace; those of the sanitizers are not ours.
