@@ -127,6 +127,8 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
       if (what == "abort") communicator->abort();
       if (what == "leave") collectives.reset();
       if (what == "leave") communicator.reset();
+      // It has left only now: the last ring in its memory may have held it up (docs/guarantees.md).
+      if (what == "leave") board.happened_at = now_ns();
       if (what == "leave") exchange.reset();
       if (what != "stop") {  // it lives on until the others have heard of it
         const auto end = std::chrono::steady_clock::now() + 30s;
