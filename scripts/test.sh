@@ -162,7 +162,7 @@ case $mode in
     # threads.
     run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
       -LE "$sanitized|$computing|device" \
-      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|first_call|isolation|nodes|rooted|segments)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
+      -E '(virtual|node)_time|network_probes|plan_|bench_|tune_|rendezvous|namespaces|unprivileged|_(failures|chaos|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|example_exact_sum|^process_(blocks|first_call|isolation|nodes|rooted|segments)$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce' \
       -j "$(nproc)"
     # With Clang, so that it compiles everything, too; what simulates networks, prices over grids, and
     # command lines, are left to the optimised code, as are numbers, latency and privileges; other ways to

@@ -24,7 +24,8 @@ struct TransportFailure {
   std::uint64_t process = 0;  // the peer's key, see Connections::to()
   ibv_wc_status completion = IBV_WC_SUCCESS;
   int system_errno = 0;
-  std::string_view what;  // static text
+  std::string_view what;       // static text
+  bool peer_had_left = false;  // its farewell had come before
   // Where a completion carried it:
   bool is_receive = false;         // of a receive; else of a write
   std::uint32_t vendor_error = 0;  // as the device gives it

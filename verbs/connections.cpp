@@ -376,6 +376,7 @@ void Connections::report(Connection& connection, const TransportFailure& failure
   assert(!failure.what.empty());
   if (!connection.unheard) ++unheard_;
   connection.unheard = failure;
+  connection.unheard->peer_had_left = connection.left;
 }
 
 Status Connections::no_credit_slow(Connection& connection) noexcept {

@@ -33,7 +33,7 @@ void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept
     return;
   if (cause.completion != IBV_WC_SUCCESS && !communicator_.completion_error)
     communicator_.completion_error = cause;
-  suspicions_.push_back({.cause = cause, .peer = peer, .until = {}});
+  suspicions_.push_back({.cause = cause, .peer = peer, .until = {}, .stands_at = 0});
   next_check_ = Timeout::zero();
 }
 
@@ -130,7 +130,7 @@ void Liveness::judge(Timeout now) noexcept {
                 [&](const Suspicion& held) { return communicator_.exchange.has_left(held.peer); });
   for (Suspicion& held : suspicions_) {
     if (!held.until) held.until = now + explanation_time;
-    if (now < *held.until || !needs(held.peer)) continue;
+    if (now < *held.until || (!needs(held.peer) && !holds_up(held, now))) continue;
     condemn(held);
     return;
   }
@@ -154,6 +154,34 @@ bool Liveness::needs(Rank peer) const noexcept {
     return std::any_of(steps.begin(), steps.end(),
                        [&](const plan::Step& step) { return step.peer == peer; });
   });
+}
+
+bool Liveness::holds_up(Suspicion& held, Timeout now) const noexcept {
+  // A peer that had taken leave had all that it waited for.
+  if (held.cause.peer_had_left) return false;
+  const auto sends_to_peer = [&](const auto& operation) {
+    return operation->execution.sequence > 0 &&
+           std::any_of(operation->plan.steps.begin(), operation->plan.steps.end(),
+                       [&](const plan::Step& step) {
+                         return step.action == plan::Action::put && step.peer == held.peer;
+                       });
+  };
+  const auto& live = communicator_.operations;
+  const auto& retired = communicator_.retired;
+  if (std::none_of(live.begin(), live.end(), sends_to_peer) &&
+      std::none_of(retired.begin(), retired.end(), sends_to_peer))
+    return false;
+  bool has_one_in_flight = false;
+  std::uint64_t stands_at = 0;
+  for (const Operation::Implementation* operation : communicator_.context.in_flight) {
+    if (&operation->communicator != &communicator_) continue;
+    has_one_in_flight = true;
+    stands_at += operation->position();
+  }
+  if (has_one_in_flight && stands_at == held.stands_at) return true;
+  held.stands_at = stands_at;
+  held.until = now + explanation_time;
+  return false;
 }
 
 const Operation::Implementation* Liveness::operation_that_needs_one_who_left() const noexcept {

@@ -6,7 +6,9 @@
 //   goodbyes           a rank that has left sends nothing more, which matters to whoever waits for
 //   it
 // A failed connection is therefore a suspicion first.  It becomes a failure of the communicator if
-// the side channel has not explained it in time and an operation in flight needs that peer.
+// the side channel has not explained it in time and an operation in flight needs that peer, or if
+// an operation in flight stands still and messages to that peer may be lost: the peer may wait for
+// one of a call that has ended here, and all others for the peer.
 //
 //   suspect()  ->  explanation_time passes, checked every suspicion_interval  ->  condemn()
 //                    |  the side channel names an incident: that is the failure
@@ -77,6 +79,7 @@ class Liveness {
     verbs::TransportFailure cause;
     Rank peer = no_rank;
     std::optional<Timeout> until;  // an explanation is waited for; set at the first check
+    std::uint64_t stands_at = 0;   // of the operations in flight, when it was looked at last
   };
 
   /// If the side channel knows an incident, makes it the communicator's failure and returns true.
@@ -86,6 +89,8 @@ class Liveness {
   void condemn(const Suspicion& held) noexcept;
   /// Whether an operation in flight has a message to or from `peer` before it.
   bool needs(Rank peer) const noexcept;
+  /// Whether an operation in flight has stood still for some time, and `held` may be the reason.
+  bool holds_up(Suspicion& held, Timeout now) const noexcept;
   const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
 
   Communicator::Implementation& communicator_;

@@ -122,8 +122,14 @@ shm::IncidentBoard::Text WatchedExchange::explanation() noexcept {
 }
 
 void WatchedExchange::announce(Incident incident) noexcept {
+  // Another rank of this host may have announced one that this rank knows from the board, and is
+  // now about to give up because of it.  The side channel might hear of this rank first.
+  if (board_) {
+    board_->announce(incident);
+    if (const Incident first = board_->incident(); first.kind != Incident::Kind::none)
+      incident = first;
+  }
   given_.announce(incident);
-  if (board_) board_->announce(incident);
 }
 
 }  // namespace tutti::runtime

@@ -7,7 +7,7 @@
 //   incident()   what the exchange's own side channel knows, which all ranks of all hosts hear
 //                else what was announced on the board of this host
 //                else a process of this host that has ended while its rank was still there
-//   announce()   to the side channel and on the board
+//   announce()   on the board, and what was first there to the side channel
 //   has_left()   the state of the rank on the board; of other hosts what the exchange says
 //
 // A rank is there from when it has mapped the board to when its communicator is destroyed.  Stopped

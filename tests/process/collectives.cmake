@@ -110,7 +110,7 @@ set_tests_properties(soak_agreement_on_tuning_files PROPERTIES LABELS soak TIMEO
 target_link_libraries(process_wait PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap ${CMAKE_DL_LIBS})
 # Whom a context has connected.
-foreach(name connections nodes)
+foreach(name chaos connections nodes)
   target_link_libraries(process_${name} PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs
     tutti_shm tutti_bootstrap)
 endforeach()
@@ -137,7 +137,8 @@ endif()
 # Many calls: no mismatch, no growth.  The long form is for `scripts/test.sh --all`.
 add_executable(soak soak.cpp)
 add_dependencies(thread_test_programs dot_product matrix_factorization)
-target_link_libraries(soak PRIVATE tutti)
+target_link_libraries(soak PRIVATE tutti tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
+  tutti_bootstrap)
 target_include_directories(soak PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(soak PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 set(calls 10000)
@@ -168,8 +169,12 @@ add_test(NAME process_soak_flags COMMAND soak 3 ${calls})
 tutti_process_test(process_soak_flags soak)
 set_tests_properties(process_soak_flags PROPERTIES
   ENVIRONMENT "TUTTI_RANKS_PER_NODE=1;TUTTI_NOTIFY=flag")
-add_test(NAME process_soak_node COMMAND soak 4 ${calls})
-tutti_process_test(process_soak_node soak)
+# Every collective on three communicators, whose ranks are nodes of two.
+add_test(NAME process_soak_every COMMAND soak 4 4 every)
+tutti_process_test(process_soak_every soak)
+add_test(NAME soak_every COMMAND soak 4 600 every)
+set_tests_properties(soak_every PROPERTIES LABELS soak TIMEOUT 900 RUN_SERIAL ON)
+set_tests_properties(process_soak_every soak_every PROPERTIES ENVIRONMENT TUTTI_RANKS_PER_NODE=2)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
 # A hundred kills for each bootstrap, and as many again where ranks share nodes.
 foreach(run "long:local" "long:tcp" "soak:mute" "soak:local_nodes" "soak:tcp_nodes" "soak:mute_nodes")
@@ -186,8 +191,9 @@ set_tests_properties(soak_shrink PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL 
 add_test(NAME soak_cancel COMMAND process_cancel --gtest_filter=Cancel.gives_up* --runs=200 --seed=1000)
 set_tests_properties(soak_cancel PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-add_test(NAME soak_chaos COMMAND process_chaos --runs=300 --seed=1000)
-set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
+# Two thousand runs, four at a time: their ranks mostly wait.
+add_test(NAME soak_chaos COMMAND process_chaos --runs=2000 --seed=1000 --jobs=4)
+set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 7200 RUN_SERIAL ON)
 
 # System calls of the steady state, counted by strace; those of the sanitizers are not ours.
 add_executable(steady_state steady_state.cpp)

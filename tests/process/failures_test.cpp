@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "support/device.hpp"
 #include "support/jobs.hpp"
+#include "support/number_options.hpp"
 
 namespace tutti {
 namespace {
@@ -507,10 +507,6 @@ INSTANTIATE_TEST_SUITE_P(Bootstrap, Stopping, testing::Values(Meeting::local, Me
 
 int main(int count, char** values) {
   testing::InitGoogleTest(&count, values);
-  for (int i = 1; i < count; ++i) {
-    const std::string_view word = values[i];
-    if (word.starts_with("--kills="))
-      std::from_chars(word.data() + 8, word.data() + word.size(), tutti::kills);
-  }
+  tutti::test::read_options(count, values, {{"--kills", tutti::kills}});
   return RUN_ALL_TESTS();
 }

@@ -225,7 +225,7 @@ TEST(Reports, count_calls_bytes_and_waits) {
     if (!tells(json, {"\"calls_finished\": 3", "\"rounds_finished\": 3", "\"bytes_sent\": 3072"}))
       return 5;
     if (exchange.self() == Rank{1}) return 0;
-    if (!tells(json, {"\"waited_for\": [{\"rank\": 1, \"total_s\": ", "\"times_last\": "}))
+    if (!tells(json, {"\"waited_for\": [", "{\"rank\": 1, \"total_s\": ", "\"times_last\": "}))
       return 6;
     return tells(communicator.report(), {"  waited for rank 1: ", " times\n"}) ? 0 : 7;
   });

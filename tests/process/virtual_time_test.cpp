@@ -420,6 +420,52 @@ TEST(DeathInVirtualTime, is_a_failure_that_names_the_dead) {
   EXPECT_EQ(ended[2].signal, SIGKILL);
 }
 
+// Rank 2 broadcasts, has ended that call when its message to rank 1 is lost, and then waits for
+// rank 0, with which it has a connection that works.  Nobody but rank 2 can know of the loss.
+TEST(VirtualTime, a_lost_message_of_a_call_that_has_ended_is_a_failure_of_all) {
+  // Long after the first calls, which are made in real time.
+  const FabricFile fabric(
+      R"({"preset": "fdr", "faults": {"link_down": [{"place": 1, "from_us": 20000000}]}})");
+  ::setenv("TUTTI_SOFT_FABRIC", fabric.name(), 1);
+  soft::VirtualTime time(3);
+  const auto ended = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    time.join(self);
+    Context context({.device = "soft0"});
+    Communicator communicator(context, exchange);
+    std::uint64_t value = 1, sum_of_two = 0;
+    Operation tell =
+        broadcast(communicator, {.buffer = &value, .bytes = sizeof value, .root = Rank{2}});
+    Operation collect =
+        reduce(communicator, {.source = &value,
+                              .target = &sum_of_two,
+                              .element_count = 1,
+                              .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                              .root = Rank{2},
+                              .rank_fraction = 0.6});  // ranks 2 and 0
+    for (Operation* operation : {&tell, &collect, &tell, &collect})
+      if (operation->start() != Status::ok || operation->wait(15s) != Status::ok) return 2;
+    communicator.synchronize();
+    soft::enter_virtual_time();
+    const auto second = soft::Picoseconds{1'000'000'000'000};
+    time.sleep(21 * second, false);
+    Status status = tell.start();
+    if (status == Status::ok) status = tell.wait(10s);
+    if (self == 2 && status == Status::ok) status = collect.start();
+    if (self == 2 && status == Status::ok) status = collect.wait(10s);
+    while (self == 0 && status == Status::ok && time.now() < 31 * second) {
+      time.sleep(time.now() + second / 1000, false);
+      status = communicator.progress();
+    }
+    soft::leave_virtual_time();
+    const Rank named = communicator.failure().peer;
+    if (status == Status::timed_out) std::printf("%s", communicator.report().c_str());
+    return status < Status::ok && (named == Rank{1} || named == Rank{2}) ? 0 : 3;
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
+}
+
 TEST(VirtualTime, timeouts_are_in_virtual_time) {
   ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
   soft::VirtualTime time(2);

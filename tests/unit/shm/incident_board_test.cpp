@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -95,6 +96,64 @@ TEST(IncidentBoard, takes_a_kind_that_it_does_not_know_for_none) {
   const std::uint64_t word = std::uint64_t{99} << 32 | 1;
   std::memcpy(offered.mapping()->data() + OfferedMapping::header_bytes, &word, sizeof word);
   EXPECT_EQ(board.incident().kind, Incident::Kind::none);
+}
+
+IncidentBoard::Text text(const char* words) {
+  IncidentBoard::Text made{};
+  std::strncpy(made.data(), words, made.size() - 1);
+  return made;
+}
+
+TEST(IncidentBoard, tells_the_text_of_the_first_rank_that_has_set_one_as_that_rank_s_alone) {
+  const OfferedBoard offered(77, 3);
+  IncidentBoard board(offered.mapping(), 3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_STREQ(board.text_of(Rank{rank}).data(), "");
+  EXPECT_TRUE(board.set_text(Rank{1}, text("the matrix is singular")));
+  EXPECT_FALSE(board.set_text(Rank{2}, text("another reason")));
+  EXPECT_FALSE(board.set_text(Rank{1}, text("another reason")));
+  EXPECT_STREQ(board.text_of(Rank{1}).data(), "the matrix is singular");
+  EXPECT_STREQ(board.text_of(Rank{0}).data(), "");
+  EXPECT_STREQ(board.text_of(Rank{2}).data(), "");
+}
+
+TEST(IncidentBoard, ends_a_text_that_has_no_end) {
+  const OfferedBoard offered(77, 3);
+  IncidentBoard board(offered.mapping(), 3);
+  IncidentBoard::Text endless;
+  endless.fill('x');
+  EXPECT_TRUE(board.set_text(Rank{0}, endless));
+  EXPECT_EQ(std::strlen(board.text_of(Rank{0}).data()), endless.size() - 1);
+}
+
+// All that a reader sees is a whole text of the rank that it asks for, or none.
+TEST(IncidentBoard, tells_no_text_before_it_is_whole) {
+  for (int turn = 0; turn < 200; ++turn) {
+    const OfferedBoard offered(77, 3);
+    std::atomic<int> set{0}, ready{0};
+    std::vector<std::thread> writers;
+    for (std::uint32_t rank = 0; rank < 2; ++rank)
+      writers.emplace_back([&, rank] {
+        IncidentBoard board(offered.mapping(), 3);
+        IncidentBoard::Text own{};
+        std::fill_n(own.begin(), own.size() - 1, rank == 0 ? 'a' : 'b');
+        ++ready;
+        while (ready < 2) std::this_thread::yield();
+        set += board.set_text(Rank{rank}, own) ? 1 : 0;
+      });
+    const IncidentBoard board(offered.mapping(), 3);
+    for (bool is_last = false, is_seen = false; !is_seen; is_last = ready == 2 && set == 1) {
+      for (std::uint32_t rank = 0; rank < 2; ++rank) {
+        const IncidentBoard::Text seen = board.text_of(Rank{rank});
+        if (seen[0] == '\0') continue;
+        is_seen = true;
+        for (std::size_t i = 0; i + 1 < seen.size(); ++i)
+          ASSERT_EQ(seen[i], rank == 0 ? 'a' : 'b') << i;
+      }
+      ASSERT_TRUE(is_seen || !is_last);
+    }
+    for (std::thread& writer : writers) writer.join();
+    EXPECT_EQ(set, 1);
+  }
 }
 
 TEST(IncidentBoard, has_room_for_many_ranks) {
