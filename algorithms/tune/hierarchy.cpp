@@ -116,7 +116,7 @@ Hierarchy hierarchy_by_rule(const Query& query) {
   const bool is_one_node = query.topology.is_one_node();
   // Lanes take a round more than a flat schedule, and each rank waits for its turn in it
   // (docs/performance.md).
-  constexpr std::size_t lanes_from_bytes_by_turns = 32u << 10;
+  constexpr std::size_t lanes_from_bytes_by_turns = 16u << 10;
   const bool by_turns = is_one_node && query.topology.shares_cpus;
   if (query.request.collective == Collective::barrier ||
       query.request.bytes() < (by_turns ? lanes_from_bytes_by_turns : lanes_from_bytes))

@@ -242,9 +242,9 @@ TEST(Selection, ranks_of_a_node_that_share_cpus_wait_for_few_turns) {
   EXPECT_EQ(chosen(8, true, 8).per_round, plan::PerRound{7});
   EXPECT_EQ(chosen(8, true, 4096).per_round, plan::PerRound{7});
   EXPECT_GT(chosen(8, false, 4096).per_round.size(), 1u);
-  EXPECT_TRUE(chosen(8, false, 16384).algorithm.starts_with("lanes/"));
-  EXPECT_FALSE(chosen(8, true, 16384).algorithm.starts_with("lanes/"));
-  EXPECT_TRUE(chosen(8, true, 32768).algorithm.starts_with("lanes/"));
+  EXPECT_TRUE(chosen(8, false, 8192).algorithm.starts_with("lanes/"));
+  EXPECT_FALSE(chosen(8, true, 16383).algorithm.starts_with("lanes/"));
+  EXPECT_TRUE(chosen(8, true, 16384).algorithm.starts_with("lanes/"));
 
   asked.collective = Collective::reduce;
   asked.root = Rank{0};
