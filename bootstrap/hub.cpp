@@ -110,8 +110,8 @@ struct Member {
   std::vector<std::byte> letters;  // to it, which are not sent yet
 };
 
-// The time between attempts to connect to a rank that has ended the connection, as one does that
-// empties the queue of its port: short at first.
+// How long to wait before connecting again after a rank has ended the connection, as it does when
+// it empties the queue of its port.  Each pause is twice the one before, up to the last.
 constexpr Timeout probe_pause_first = 5ms;
 constexpr Timeout probe_pause_last = 200ms;
 
@@ -254,12 +254,13 @@ class Hub::Service {
     probe.is_connected = false;
     probe.socket = begin_to_connect(places_[rank]);
     if (!probe.socket) return miss(rank, errno);
-    // The kernel would try for minutes.  On this host, a rank whose queue is full does not answer.
+    // The kernel would try for minutes.  On this host, no answer means a full queue: the rank is
+    // still there.
     if (!probe.vanished_at && !are_of_one_host(places_[rank], places_[own_rank_]))
       probe.vanished_at = in(vanished_after);
   }
 
-  /// After polled_ was filled up to `from`; probes may have come to an end since.
+  /// Handles the entries of polled_ from `from` on, one for each probe; some may have ended since.
   void look_at_probes(std::size_t from) {
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
       Probe& probe = probes_[rank];
@@ -287,8 +288,8 @@ class Hub::Service {
     }
   }
 
-  /// A probe has come to an end.  Only a port that nobody has any more says that its rank is gone,
-  /// or a host that has stopped to answer.
+  /// Ends a probe.  Its rank is gone only if nobody listens at its port any more, or if its host
+  /// has stopped answering; else the hub connects again.
   void miss(std::uint32_t rank, int error) {
     Probe& probe = probes_[rank];
     const bool has_vanished = probe.is_connected && error == ETIMEDOUT;
@@ -539,7 +540,7 @@ class Hub::Service {
       count_anew();
   }
 
-  /// Welcomes those that are still there, and who are the ranks from now on.
+  /// Welcomes the ranks that are still there, and numbers them from 0 on.
   void count_anew() {
     std::vector<std::uint32_t> present;
     std::vector<Member> members;
@@ -797,7 +798,7 @@ class Hub::Service {
   std::vector<Member> members_;  // by rank
   std::vector<Probe> probes_;    // by rank; empty once no rank is awaited, or if all have to come
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
-  std::vector<pollfd> polled_;  // stop_, listener_, then one for each connection; reused
+  std::vector<pollfd> polled_;  // stop_, listener_, each connection, then each probe; reused
   bool joined_ = false;         // whether all ranks have been here at the same time
   std::uint64_t sequence_ = 1;  // the step that contributions are for
   std::uint32_t contributed_ = 0;

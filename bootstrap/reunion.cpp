@@ -21,8 +21,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-/// A port of this address that the kernel chooses.  Another process may be given the same one,
-/// until one of both listens.
+/// Listens at a port that the kernel chooses.  It may give another process the same one until one
+/// of them listens; then the other one asks again.
 UnsharedDescriptor listen_at_any_port(const std::string& host) {
   constexpr int attempts_max = 20;
   for (int attempt = 1;; ++attempt) {
@@ -137,9 +137,9 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger) {
   }
 }
 
-/// Connections of meetings that are over would fill it in time: those of leaders that have looked
-/// whether this rank is still there, and of ranks that gave up before this one led.  Whoever still
-/// waits on one connects again.
+/// Closes the connections that wait in the listener's queue, which those of meetings that are over
+/// would fill: of leaders that have looked whether this rank is still there, and of ranks that gave
+/// up before this one led.  A rank that still waits on one connects again.
 void MeetingPlace::empty_queue() noexcept {
   while (UnsharedDescriptor::made_by(
       [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); })) {

@@ -21,8 +21,8 @@ static_assert(std::endian::native == std::endian::little);
 
 enum class FrameType : std::uint32_t {
   hello = 1,         // Hello
-  welcome = 2,       // nothing: all ranks have come; or Missing: all that are still there, who
-                     // are these, and from now on count their ranks among themselves
+  welcome = 2,       // nothing: all ranks have come; in a meeting of those that are still there
+                     // Missing: their ranks before, in the order of their ranks from now on
   refusal = 3,       // Refusal
   gave_up = 4,       // Missing: rank 0 has stopped waiting for these
   contribution = 5,  // Step, then the rank's bytes

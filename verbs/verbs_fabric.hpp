@@ -88,8 +88,8 @@ class VerbsFabric {
 
   /// Sends a marker, if Connection::room(1) says ok.  Once its number is Connection::marker_heard
   /// at the other end, everything that this end has sent on the connection before is in its place
-  /// there, and what takes a completion has been polled.  It takes a receive of those that are not
-  /// promised, so an end sends no other one, and no farewell, before that.
+  /// there, and what raises a completion has been polled.  It uses a receive that is not promised
+  /// to messages, so an end sends no further marker, and no farewell, before that.
   Status mark(Connection& connection, std::uint16_t number) noexcept;
 
   /// Tells all peers that this end is about to close in good order, and waits until they know, but

@@ -89,10 +89,10 @@ struct Immediate {
   static constexpr std::uint32_t farewell = UINT32_MAX;
   /// Likewise, of a sender that goes on, and only closes this connection, which nothing needs.
   static constexpr std::uint32_t disconnect = UINT32_MAX - 1;
-  /// These and all above are for no operation.
+  /// Immediates from here on belong to no operation.
   static constexpr std::uint32_t others_from = operations_max << 16;
-  /// A marker: whoever has it has everything that its sender had sent before.  They are numbered
-  /// from 1 on.
+  /// A marker: once it has arrived, so has everything that its sender had sent before.  Markers are
+  /// numbered from 1 on.
   static constexpr std::uint16_t markers_max = (1u << 16) - 3;
   static constexpr std::uint32_t marker(std::uint16_t number) noexcept {
     assert(number > 0 && number <= markers_max);

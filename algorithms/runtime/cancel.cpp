@@ -42,8 +42,8 @@ namespace tutti {
 namespace runtime {
 namespace {
 
-/// The operations in flight of a communicator go on when it ends, unless they are forgotten or the
-/// communicator has failed.
+/// Keeps progress from a communicator's operations in flight.  Its destructor lets them go on,
+/// unless they have been forgotten or the communicator has failed.
 class SetAside {
  public:
   /// May throw std::bad_alloc.
@@ -68,7 +68,7 @@ class SetAside {
   Communicator::Implementation& communicator_;
 };
 
-/// A rank of another node with which operations of this one swap messages.
+/// A rank of another node to or from which operations of this communicator send messages.
 struct Partner {
   Rank rank;
   verbs::Connection& connection;
@@ -119,7 +119,7 @@ std::vector<Partner> partners_of(Communicator::Implementation& communicator) {
       verbs::Connection& connection = connections[index];
       const Rank rank = communicator.rank_of(connection.process);
       const auto is_known = [&](const Partner& partner) { return partner.rank == rank; };
-      // A peer closes its end when nothing needs it there any more.
+      // A connection whose other end is closed has nothing on its way for these operations.
       if (!connection.pair || connection.left || connection.peer_closed ||
           std::any_of(partners.begin(), partners.end(), is_known))
         continue;
@@ -158,7 +158,7 @@ void quieten(Communicator::Implementation& communicator, std::span<Partner> part
   for (;;) {
     std::vector<Rank> missing;
     for (std::size_t i = 0; i < partners.size(); ++i) {
-      // A partner that has told no number has nothing that this rank has not heard.
+      // A partner without a number sends no marker: all its messages have been received before.
       if (!are_quiet[i])
         are_quiet[i] = numbers[i] == 0 || is_quiet(context.fabric, partners[i], numbers[i]);
       if (!are_quiet[i]) missing.push_back(partners[i].rank);
@@ -176,7 +176,7 @@ void quieten(Communicator::Implementation& communicator, std::span<Partner> part
   }
 }
 
-/// Tells the partners by which number they know this rank's marker, and hears theirs.
+/// Exchanges the numbers of the next markers with the partners; 0: that partner sends none.
 std::vector<std::uint16_t> swap_numbers(Communicator::Implementation& communicator, SetUpCall& call,
                                         std::span<const Partner> partners) {
   std::vector<Rank> ranks;
@@ -192,8 +192,8 @@ std::vector<std::uint16_t> swap_numbers(Communicator::Implementation& communicat
   return theirs;
 }
 
-/// An operator that has failed ends its communicator as soon as all know which failure was the
-/// first.
+/// If a user's operator has failed, waits until its communicator has failed, which happens when all
+/// ranks know the first failure.
 void await_failed_operator(Communicator::Implementation& communicator) {
   const auto has_failed = [](const Operation::Implementation* operation) {
     return operation->user_operator.has_failed;
@@ -205,8 +205,8 @@ void await_failed_operator(Communicator::Implementation& communicator) {
   }
 }
 
-/// A connection has failed, as a rule because its peer has died: the side channel needs a moment to
-/// say so.  Then, or after that, the communicator has failed; throws the reason.
+/// Makes the communicator fail, and throws the reason.  If a connection has failed, the side
+/// channel first gets a moment to name a peer that has died.
 [[noreturn]] void fail(Communicator::Implementation& communicator, const Error& reason) {
   Context::Implementation& context = communicator.context;
   const Deadline deadline = Deadline::after(Liveness::explanation_time, context.clock.now());
@@ -261,7 +261,7 @@ void Communicator::cancel() {
                   [](const Entry& entry) { return entry.has_partners != 0; })) {
     const std::vector<std::uint16_t> numbers = swap_numbers(ranks, call, partners);
     error = error_of([&] { quieten(ranks, partners, numbers); });
-    ranks.require_usable();  // else the others hear of it as this rank has
+    ranks.require_usable();  // the others learn of its failure as this rank has
     const std::vector<Verdict> verdicts = gather_unless_equal(ranks, call, Verdict::of(error));
     try {
       agree<Verdict>(error, verdicts);

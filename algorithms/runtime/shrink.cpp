@@ -14,7 +14,7 @@
 namespace tutti::runtime {
 namespace {
 
-/// Ranks as this communicator counts them; without those that it does not have.
+/// Translates ranks of the first communicator to those of `whole`; leaves out those not in it.
 std::vector<Rank> ranks_here(const Communicator::Implementation& whole,
                              std::span<const Rank> original) {
   std::vector<Rank> here;
@@ -26,10 +26,10 @@ std::vector<Rank> ranks_here(const Communicator::Implementation& whole,
   return here;
 }
 
-/// Lets go of the connections on which nothing should come or go any more; the set-up of the next
-/// operation makes others.  These are those to ranks that are gone, and those that have failed; and
-/// if this communicator has failed, and no other one here uses them, those to all of its ranks:
-/// what was on its way then, and how that ends, cannot concern the next communicator.
+/// Gives up the connections that the next communicator must not use; the set-up of its operations
+/// makes others.  They are those that have failed and those to ranks that are gone.  If all
+/// communicators of this context have failed, they are those to all ranks: messages that are still
+/// on their way cannot reach the next communicator then.
 void forget_connections(Communicator::Implementation& whole, std::span<const Rank> survivors) {
   Context::Implementation& context = whole.context;
   const bool begins_anew =
@@ -42,11 +42,11 @@ void forget_connections(Communicator::Implementation& whole, std::span<const Ran
         std::find(survivors.begin(), survivors.end(), whole.original[rank]) == survivors.end())
       ended.push_back(whole.process_of[rank]);
   context.fabric.forget(ended);
-  // What is known of them concerns the communicators that there are, not the one that follows.
+  // Failures of these connections are reported to the communicators that exist, not to the next.
   if (context.fabric.connections().has_news()) context.hear_failures_slow();
 }
 
-/// Whether the connections of this context are now as if nothing had failed.
+/// Whether all communicators of this context that have failed are ones that `made` replaces.
 bool is_sound(const Context::Implementation& context, const Communicator::Implementation& made) {
   return std::all_of(context.communicators.begin(), context.communicators.end(),
                      [&](const Communicator::Implementation* one) {

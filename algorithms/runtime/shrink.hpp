@@ -1,5 +1,5 @@
-// A communicator of the ranks that are still there (fail-stop recovery; in user-level failure
-// mitigation for MPI this is a shrink with the agreement that it needs).
+// Communicator::shrink(): a communicator is made of the ranks that are still there (fail-stop
+// recovery; as MPI_Comm_shrink of user-level failure mitigation, with the agreement that it needs).
 //
 //   meet       the ranks that are still there (bootstrap/reunion.hpp); the others are gone for good
 //   forget     connections to those that are gone, and those that have failed

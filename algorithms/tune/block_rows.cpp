@@ -83,9 +83,9 @@ Picoseconds price_of_blocks(const plan::LogGP& share, const plan::Round& round,
   return round_cost(share, round.length * round.messages - round.short_messages, 1, bytes, false);
 }
 
-/// In whatever few rounds, a rank is connected with a few times the logarithm of the nodes.  Ranks
-/// that share nodes have fewer partners each: their port sends for all of them, so that fewer
-/// rounds hardly pay.
+/// The most partners of a rank, however few rounds that leaves: a few times the logarithm of the
+/// nodes.  Ranks that share nodes have fewer partners each: their port sends for all of them, so
+/// that fewer rounds hardly pay.
 std::uint32_t partners_of_blocks(const Query& query) {
   const std::uint32_t times = query.topology.has_shared_nodes() ? 3 : 4;
   return times * static_cast<std::uint32_t>(std::bit_width(query.topology.node_count() - 1));
@@ -124,7 +124,7 @@ std::vector<Variant> vectors_across(const Query& query) {
   if (is_free && node_count > 1 && !query.topology.shares_cpus) {
     if (query.topology.has_shared_nodes())
       for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
-    // Vectors of more messages are priced by their events, and have no more partners.
+    // More messages a round are variants where events price them, within the limit of partners.
     const std::uint32_t most = messages_max_of(
         node_count,
         std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}));

@@ -10,9 +10,9 @@ namespace {
 
 using plan::Action, plan::Picoseconds, plan::Step;
 
-/// The ranks of one node go through the steps of a rank that is a node of its own; a block that is
-/// new in the node is then also given to the other ranks.  What they send to other nodes comes to
-/// them as it comes there.
+/// Follows the ranks of one node.  Each goes through the plan of a rank that is a node of its own,
+/// and also stores each block that is new in the node for the other ranks.  All nodes do the same,
+/// so the messages that a rank sends arrive at the rank itself, as those of another node would.
 class FollowedBlocks {
  public:
   FollowedBlocks(const BlocksShape& shape, const plan::Plan& plan, const plan::Network& network)
@@ -31,7 +31,7 @@ class FollowedBlocks {
   }
 
   Picoseconds time() {
-    // Who is first goes on until its clock does, because the others may want the port before.
+    // The rank with the earliest clock acts until its clock moves: others may use the port before.
     for (;;) {
       Place* first = nullptr;
       for (Place& place : places_)
@@ -46,7 +46,7 @@ class FollowedBlocks {
       if (!place.has_taken) take_from_others(place);
       last = std::max(last, place.clock);
     }
-    // Blocks that came to the other ranks of the node, of one node after the other.
+    // A rank also takes what the other ranks of its node have received, node by node.
     for (const Place& place : places_) {
       Picoseconds end = place.clock;
       if (node_count_ > 1 && others_ > 0)
@@ -83,7 +83,8 @@ class FollowedBlocks {
     ++place.next;
   }
 
-  /// A block is that of a node; it comes as that of a node which is as far behind its receiver.
+  /// Slots of blocks are nodes.  Node 0 sends the block of node `slot` to node `peer` when it
+  /// receives that of node `slot - peer`, because all nodes do the same.
   void send(Place& place, const Step& step) {
     const bool is_block = step.payloads > 0;
     const std::uint32_t slot =
@@ -94,7 +95,7 @@ class FollowedBlocks {
     place.come.push_back(leaves + (is_block ? travel_ : travel_of_answer_));
   }
 
-  /// A rank that waits sees all that has come by then.
+  /// Waits for the message, and also polls all others that have arrived by then.
   void await(Place& place, std::size_t message) {
     while (place.seen <= message && place.seen < place.come.size()) {
       place.clock = std::max(place.clock, place.come[place.seen]);

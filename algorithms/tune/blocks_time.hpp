@@ -1,7 +1,6 @@
-// How long an allgather takes whose blocks are passed on between nodes one by one, and given to the
-// ranks of each node: the recurrence of events (plan/cost/makespan.hpp) of one node, without plans
-// of its ranks.  All nodes do alike, and the ranks of a node differ only in who is first at their
-// port.
+// Prices an allgather whose blocks go from node to node one by one, and then to the other ranks of
+// each node.  It follows the events of one node (plan/cost/makespan.hpp) without plans of all its
+// ranks: all nodes do the same, and the ranks of a node differ only in who is first at their port.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct BlocksShape {
 /// Whether the events are few enough to be followed for a price.
 bool has_blocks_time(const BlocksShape& shape);
 
-/// Until the last rank has all blocks.  Needs a vector that covers the nodes.
+/// The time until the last rank has all blocks.  The vector has to cover the nodes.
 plan::Picoseconds blocks_time(const BlocksShape& shape, const plan::PerRound& per_round,
                               const plan::Network& network);
 

@@ -184,14 +184,12 @@ Finding call_of(const CollectiveRequest& request, const Topology& topology) {
           .operators = operator_class_of(request)};
 }
 
-}  // namespace
-
-/// One choice by price, among all rows or those that give the bits of the canonical tree.
-/// Where ranks share CPUs, a rank sees a message when the scheduler has let it run again: measured
-/// with 4 and 8 ranks on 2 CPUs, a round more takes 0.75 us for each rank (docs/performance.md).
+/// The network as ranks that share CPUs see it: a message is seen when the scheduler lets its
+/// receiver run again.  Measured with 4 and 8 ranks on 2 CPUs, each further round takes 0.75 us for
+/// each rank (docs/performance.md).
 plan::Network by_turns(plan::Network network, const Topology& topology) {
   constexpr plan::Picoseconds turn = 750'000;
-  constexpr std::uint32_t ranks_max = 16;  // of more, most have CPUs of their own
+  constexpr std::uint32_t ranks_max = 16;  // more were not measured
   if (topology.shares_cpus)
     network.inside.latency = std::max(
         network.inside.latency,
@@ -199,6 +197,9 @@ plan::Network by_turns(plan::Network network, const Topology& topology) {
   return network;
 }
 
+}  // namespace
+
+/// One choice by price, among all rows or those that give the bits of the canonical tree.
 class Chooser {
  public:
   Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network)
@@ -293,8 +294,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     if (followed.size() == followed_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
-    // Plans of canonical dissemination take longer to be made, so each of their messages counts
-    // more.
+    // Plans of canonical dissemination take longer to build, so each of their messages counts more.
     const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
     if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 3;
     if (more > budget - messages && !goes_on) break;

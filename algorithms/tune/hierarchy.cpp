@@ -234,8 +234,8 @@ void add_other_vectors(const Query& query, const CollectiveRequest& inner, const
                 : plan::nearest_covering(nodes.rank_count, largest);
     if (other != vector) known.push_back(std::move(other));
   }
-  // Where nothing is followed, among many ranks or across groups, prices have the last word, and no
-  // other vector has a lower one.
+  // Events are not followed among many ranks, or across groups: prices decide there, and the vector
+  // at hand has the lowest.
   if (query.topology.rank_count <= ranks_followed_max && !query.request.is_undivided) {
     const VectorPrice price = [&](const plan::PerRound& other) {
       return across.row().cost({inner, nodes, network}, {.per_round = other});

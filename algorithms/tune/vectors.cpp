@@ -120,7 +120,7 @@ class Search {
   std::vector<LastRound> rounds_;
 };
 
-/// The cheapest few of some that cost at most a third more than the cheapest of all.
+/// The `count` cheapest of `others` that cost at most a third more than the cheapest of `known`.
 std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
                                     std::vector<plan::PerRound> others, std::size_t count,
                                     const VectorPrice& price) {
@@ -140,7 +140,7 @@ std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
   return close;
 }
 
-/// Every core of entries up to `largest`, larger ones first, that reaches `ranks` at most.
+/// Adds all cores of entries up to `largest`, larger ones first, with `ranks` ranks at most.
 void add_cores(std::uint32_t ranks, std::uint32_t largest, plan::PerRound& begun,
                std::vector<plan::PerRound>& cores) {
   for (std::uint32_t entry = 1; entry <= largest && entry < ranks; ++entry) {

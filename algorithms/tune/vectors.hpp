@@ -28,9 +28,9 @@ using VectorPrice = std::function<plan::Picoseconds(const plan::PerRound&)>;
 /// Among more ranks a vector is taken by its price alone: more candidates would take too long.
 inline constexpr std::uint32_t close_vectors_ranks_max = 128;
 
-/// Candidates beside the cheapest vector, `known`, for what prices do not tell: n = 1 .. 7 messages
-/// in each round, where that costs at most a third more.  At most `count` of them, the cheapest
-/// first; none has rounds like one of `known`, or more than `messages_max` messages.
+/// Vectors that may be faster than those of `known`, although they cost up to a third more than the
+/// cheapest of these: n = 1 .. 7 messages in each round.  At most `count`, the cheapest first; none
+/// has rounds like one of `known`, or more than `messages_max` messages.
 std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
                                                   std::uint32_t messages_max,
                                                   const std::vector<plan::PerRound>& known,

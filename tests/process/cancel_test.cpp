@@ -256,7 +256,7 @@ void play(unsigned of) {
       if (meanwhile.start(++call_meanwhile) != Status::ok) return 2;
       std::vector<std::uint32_t> left(collectives.size());
       for (std::uint32_t& count : left) count = below(own, 4);
-      // In any order; each goes on with its calls as long as they end.
+      // Turns go to operations in any order; each makes further calls as long as they end.
       for (std::uint32_t turns = below(own, 60); turns > 0; --turns) {
         const std::size_t which = below(own, static_cast<std::uint32_t>(collectives.size()));
         RunningCollective& collective = *collectives[which];
@@ -425,7 +425,7 @@ TEST(Cancel, names_a_rank_that_does_not_come) {
   });
 }
 
-/// At any moment of it.
+/// The rank dies at different moments of the cancellation.
 TEST(Cancel, fails_when_a_rank_dies_meanwhile) {
   if (!has_processes) GTEST_SKIP() << "ranks are threads";
   for (const std::vector<std::uint32_t>& nodes : {std::vector<std::uint32_t>{1}, {2, 1}})

@@ -46,9 +46,9 @@ using Clock = std::chrono::steady_clock;
 unsigned runs = 12, seed = 592, jobs = 2, job = 0;
 
 constexpr auto detection_bound = 1s;  // the default
-/// Within which a death, a farewell or an abort() is heard of (docs/guarantees.md).
+/// The time until all hear of a death, a farewell or an abort(), at most (docs/guarantees.md).
 constexpr auto process_bound = 2 * detection_bound;
-/// Within which a broken connection is heard of: after 8 x 0.54 s of retries
+/// The time until all hear of a broken connection, at most: 8 x 0.54 s of retries
 /// (verbs/queue_pair.hpp), up to half a second in which the side channel may explain it, and twice
 /// the detection bound.
 constexpr auto connection_bound = 7s;
@@ -57,7 +57,7 @@ constexpr auto destruction_bound = 5s;
 /// How long a communicator that has not failed waits at its end for those that still use its
 /// memory.
 constexpr auto farewell_bound = 8s;
-constexpr auto stopped_for = 1500ms;  // more than the bound
+constexpr auto stopped_for = 1500ms;  // more than the detection bound
 constexpr unsigned hung_after_s = 60;
 /// When a link goes down, counted from the opening of the device, and for how long if it comes
 /// back: less than the retries take.
@@ -77,7 +77,7 @@ std::size_t number_of(T enumerator) {
   return static_cast<std::size_t>(enumerator);
 }
 
-/// What happens in a run, by its seed.
+/// The events of a run, which follow from its seed.
 struct Script {
   unsigned seed;
   std::uint32_t ranks, ranks_per_node;
@@ -170,7 +170,7 @@ struct Script {
   }
 };
 
-/// What a survivor found.
+/// The findings of a survivor.
 struct Found {
   std::uint32_t rank = 0;
   Status status = Status::ok;
@@ -183,7 +183,7 @@ struct Found {
   char text[256] = {};
 };
 
-/// What all ranks and the test see.
+/// The memory that all ranks and the test share.
 struct Board {
   std::atomic<std::uint32_t> begun = 0;
   std::atomic<std::int64_t> happened_at_ns = 0;        // the latest moment that counts
@@ -321,7 +321,7 @@ class Player {
     board_.happens_now();
   }
 
-  /// In the middle of a call.
+  /// Gives up or breaks a connection in the middle of a call, if that is due.
   void maybe_happen() {
     if (!is_due()) return;
     if (script_.event == Event::abort) {
@@ -437,7 +437,7 @@ void disturb(const Script& script, Board& board, const std::vector<pid_t>& proce
   stopping.join();
 }
 
-/// What a survivor should have found, as a sentence about what is wrong; empty: nothing.
+/// Says what is wrong about a survivor's findings; empty if nothing is.
 std::string judged(const Script& script, const Board& board, const std::vector<Found>& all,
                    const Found& found) {
   const auto is_end_of_a_broken_one = [&](std::uint32_t rank) {
@@ -526,7 +526,7 @@ void play(unsigned of) {
     if (is_gone) continue;
     EXPECT_EQ(judged(script, board, all, found), "")
         << who << " (status " << number_of(found.status) << ", rank " << found.peer << ")";
-    // Whoever is stopped holds up those that need it to find out about a connection.
+    // A rank that is stopped holds up those that need it to find out about a connection.
     const bool is_held_up = found.rank == script.troubled || script.is_about_a_connection();
     const auto bound = script.is_about_a_connection() && board.has_given_up == 0
                            ? std::chrono::nanoseconds(connection_bound)

@@ -141,7 +141,7 @@ class Collectives {
       if (const Status status = call(which); status != Status::ok) return status;
     return Status::ok;
   }
-  /// Whose contributions were in all results: a mask; nothing if results differ.
+  /// A mask of the ranks whose contributions were in all results; nothing if results differ.
   std::optional<std::uint64_t> contributors() const {
     return is_right_ ? std::optional(seen_) : std::nullopt;
   }
@@ -289,7 +289,7 @@ TEST_P(Shrink, without_a_failure_duplicates) {
 
 /// A rank that is stopped is late: the others time out and name it, and meet it once it goes on.
 TEST_P(Shrink, waits_for_a_rank_that_is_stopped) {
-  constexpr std::uint32_t ranks = 4, dead = 0, stopped = 1;  // which would lead
+  constexpr std::uint32_t ranks = 4, dead = 0, stopped = 1;  // the next leader
   const Meeting meeting = GetParam().meeting;
   const std::uint32_t ranks_per_node = GetParam().ranks_per_node;
   const std::uint16_t port = port_for(meeting);
@@ -465,7 +465,7 @@ TEST(ShrinkOfLocalRanks, option_is_alike_on_all_ranks) {
   EXPECT_EQ(codes_of(results), (std::vector{0, 0, 0}));
 }
 
-/// What happens in a run of Chaos, by its seed.
+/// The events of a run of Chaos, which follow from its seed.
 struct Script {
   std::uint32_t ranks, ranks_per_node;
   Meeting meeting;

@@ -140,7 +140,7 @@ int broadcast_to_a_sleeper(tutti::Exchange& exchange, std::uint32_t calls,
   return 1;
 }
 
-/// What must not grow.
+/// The resources of which a process must not take more and more.
 struct Footprint {
   tutti::test::ProcessMemory memory = {};
   tutti::test::HeldResources held = {};
@@ -171,8 +171,8 @@ struct Footprint {
     // A word for each operation so far, of which there are some 4,000, with room for a vector that
     // doubles; and what the allocator keeps.
     constexpr std::size_t heap_allowed = 128u << 10, pages_allowed = 1u << 20;
-    // A block or two of operations whose receivers had not read everything when they were
-    // destroyed; one that was lost whenever all are made again would add up to more.
+    // Room for a block or two of operations that were destroyed before their receivers had read
+    // everything.  A block lost each time that all are made again would add up to more.
     constexpr std::size_t gap_allowed = 16u << 10;
     if (memory.heap > before.memory.heap + heap_allowed) return "the heap has grown";
 #if !defined(__SANITIZE_ADDRESS__)  // which keeps what is freed
@@ -255,7 +255,7 @@ int every_collective(tutti::Exchange& exchange, std::uint64_t seconds, std::uint
       for (tutti::Communicator* communicator : {&whole, &*part, &other})
         sets.push_back(std::make_unique<tutti::test::EveryCollective>(
             *communicator, tutti::test::EveryCollective::Wanted{}));
-      // Looked at where all is as it was at the first look: what has been made has not been used.
+      // Each look is at the same state: operations have been made again, and not used yet.
       if (passed / remakes_per_tenth != made / remakes_per_tenth && passed >= remakes_per_tenth) {
         whole.synchronize();
         const Footprint now = Footprint::of(context);

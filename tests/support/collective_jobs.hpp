@@ -1,5 +1,5 @@
-// Collectives of every kind on buffers of whole numbers, with what is in them after each call: for
-// tests in which calls are given up and made again.
+// Runs collectives of every kind on buffers of integers, and checks their results: for tests in
+// which calls are given up and made again.
 #pragma once
 
 #include <algorithm>
@@ -110,8 +110,8 @@ class RunningCollective {
     return true;
   }
 
-  /// Whether the target is that of the call; `oldest`: of which contributions may be in it, of
-  /// those of a stale-synchronous allreduce.
+  /// Whether the target has the result of `call`; that of a stale-synchronous allreduce may contain
+  /// contributions of all calls from `oldest` on.
   bool is_right(std::uint64_t call, std::uint64_t oldest) const {
     const std::uint64_t* const got = now_target_->data();
     if (job_.kind == Kind::barrier || has_no_result()) return true;
@@ -165,7 +165,7 @@ class RunningCollective {
     const bool has_blocks = is({Kind::allgather, Kind::alltoall, Kind::gather});
     return has_blocks ? job_.count * ranks_ : job_.count;
   }
-  /// Grows with the call, by as much for each rank.
+  /// An element of a rank's input; from one call to the next it grows by 1 on every rank.
   static std::uint64_t value(std::uint32_t rank, std::uint64_t call, std::size_t i) {
     return (rank + 1) * 1000 + i % 97 + call;
   }

@@ -16,8 +16,8 @@
 
 namespace tutti::test {
 
-/// Operations of some collectives, or of all of them.  The seed decides about roots, sizes and
-/// which; it is the same on all ranks.
+/// Has operations of some collectives, or of all of them.  The seed decides which, in which order,
+/// and about roots; it is the same on all ranks.
 class EveryCollective {
  public:
   struct Wanted {

@@ -1,4 +1,4 @@
-// What a process holds of the system, to be compared before and after.
+// Counts the resources of the system that a process holds, for comparison before and after a test.
 #pragma once
 
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ struct HeldResources {
     return held;
   }
 
-  /// What there is more of than `before`, as a sentence; empty: nothing.
+  /// Says of which resources there are more than in `before`; empty if of none.
   std::string beyond(const HeldResources& before) const {
     std::string text;
     const auto compare = [&](const char* what, std::ptrdiff_t was, std::ptrdiff_t is) {

@@ -25,7 +25,7 @@ class PatientWait {
     }
   }
 
-  /// By how much the latest turn was too long.
+  /// The longest delay of a turn.
   std::chrono::nanoseconds lateness() const { return lateness_; }
 
  private:
