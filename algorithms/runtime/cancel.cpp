@@ -156,22 +156,26 @@ void quieten(Communicator::Implementation& communicator, std::span<Partner> part
       Deadline::after(context.settings.setup_timeout / 2, context.clock.now());
   std::vector<bool> are_quiet(partners.size());
   for (;;) {
-    std::vector<Rank> missing;
+    bool all_are_quiet = true;
     for (std::size_t i = 0; i < partners.size(); ++i) {
       // A partner without a number sends no marker: all its messages have been received before.
       if (!are_quiet[i])
         are_quiet[i] = numbers[i] == 0 || is_quiet(context.fabric, partners[i], numbers[i]);
-      if (!are_quiet[i]) missing.push_back(partners[i].rank);
+      all_are_quiet = all_are_quiet && are_quiet[i];
     }
-    if (missing.empty()) return;
+    if (all_are_quiet) return;
     if (context.progress() > 0) continue;
     const Timeout now = context.clock.now();
     communicator.liveness.check(now);
     communicator.require_usable();
-    if (deadline.passed(now))
+    if (deadline.passed(now)) {
+      std::vector<Rank> missing;
+      for (std::size_t i = 0; i < partners.size(); ++i)
+        if (!are_quiet[i]) missing.push_back(partners[i].rank);
       throw Error(ErrorCode::timed_out, "cancel: what " + bootstrap::name_ranks(missing) +
                                             " and this rank have sent each other has not arrived "
                                             "within half of the set-up timeout");
+    }
     sched_yield();
   }
 }
@@ -192,32 +196,50 @@ std::vector<std::uint16_t> swap_numbers(Communicator::Implementation& communicat
   return theirs;
 }
 
+/// Looks at the side channel until the communicator has failed, for as long as that explains a
+/// failure.
+void await_explanation(Communicator::Implementation& communicator) {
+  Context::Implementation& context = communicator.context;
+  const Deadline deadline = Deadline::after(2 * Liveness::explanation_time, context.clock.now());
+  while (!communicator.failed() && !deadline.passed(context.clock.now())) {
+    context.progress();  // in virtual time, only that lets time pass
+    communicator.liveness.check(context.clock.now());
+    sched_yield();
+  }
+}
+
 /// If a user's operator has failed, waits until its communicator has failed, which happens when all
 /// ranks know the first failure.
 void await_failed_operator(Communicator::Implementation& communicator) {
-  const auto has_failed = [](const Operation::Implementation* operation) {
-    return operation->user_operator.has_failed;
-  };
   const std::vector<Operation::Implementation*>& all = communicator.operations;
-  while (std::any_of(all.begin(), all.end(), has_failed) && !communicator.failed()) {
-    communicator.liveness.check(communicator.context.clock.now());
-    sched_yield();
-  }
+  if (std::any_of(all.begin(), all.end(), [](const Operation::Implementation* operation) {
+        return operation->user_operator.has_failed;
+      }))
+    await_explanation(communicator);
 }
 
 /// Makes the communicator fail, and throws the reason.  If a connection has failed, the side
 /// channel first gets a moment to name a peer that has died.
 [[noreturn]] void fail(Communicator::Implementation& communicator, const Error& reason) {
-  Context::Implementation& context = communicator.context;
-  const Deadline deadline = Deadline::after(Liveness::explanation_time, context.clock.now());
-  while (reason.code() == ErrorCode::peer_failed && !communicator.failed() &&
-         !deadline.passed(context.clock.now())) {
-    communicator.liveness.check(context.clock.now());
-    sched_yield();
-  }
+  if (reason.code() == ErrorCode::peer_failed) await_explanation(communicator);
   communicator.require_usable();
   communicator.fail(Status::aborted, communicator.exchange.self(), reason.what(), nullptr);
   throw reason;
+}
+
+/// Waits until nothing is on its way between any ranks.  Throws Error on all ranks, whose
+/// communicator has failed then.
+void quieten_together(Communicator::Implementation& communicator, SetUpCall& call,
+                      std::span<Partner> partners) {
+  const std::vector<std::uint16_t> numbers = swap_numbers(communicator, call, partners);
+  const std::optional<Error> error = error_of([&] { quieten(communicator, partners, numbers); });
+  communicator.require_usable();  // the others learn of its failure as this rank has
+  const std::vector<Verdict> verdicts = gather_unless_equal(communicator, call, Verdict::of(error));
+  try {
+    agree<Verdict>(error, verdicts);
+  } catch (const Error& reason) {
+    fail(communicator, reason);
+  }
 }
 
 }  // namespace
@@ -257,22 +279,21 @@ void Communicator::cancel() {
     if (reason.code() == ErrorCode::peer_failed) fail(ranks, reason);
     throw;
   }
-  if (std::any_of(entries.begin(), entries.end(),
-                  [](const Entry& entry) { return entry.has_partners != 0; })) {
-    const std::vector<std::uint16_t> numbers = swap_numbers(ranks, call, partners);
-    error = error_of([&] { quieten(ranks, partners, numbers); });
-    ranks.require_usable();  // the others learn of its failure as this rank has
-    const std::vector<Verdict> verdicts = gather_unless_equal(ranks, call, Verdict::of(error));
-    try {
-      agree<Verdict>(error, verdicts);
-    } catch (const Error& reason) {
-      fail(ranks, reason);
-    }
+  const bool is_between_nodes = std::any_of(
+      entries.begin(), entries.end(), [](const Entry& entry) { return entry.has_partners != 0; });
+  try {
+    if (is_between_nodes) quieten_together(ranks, call, partners);
+    for_each_operation(ranks,
+                       [](Operation::Implementation& operation) { operation.forget_calls(); });
+    ranks.set_aside.clear();
+    std::byte none{};
+    ranks.gather(call, {&none, 0}, {&none, 0});
+  } catch (const std::bad_alloc&) {
+    // The others have set their operations aside, and wait for this rank.
+    ranks.fail_all({Incident::Kind::aborted, ranks.exchange.self()}, "cancel() had no memory",
+                   nullptr);
+    throw;
   }
-  for_each_operation(ranks, [](Operation::Implementation& operation) { operation.forget_calls(); });
-  ranks.set_aside.clear();
-  std::byte none{};
-  ranks.gather(call, {&none, 0}, {&none, 0});
   ranks.reap();  // nobody reads any more what destroyed operations have sent
 }
 

@@ -253,7 +253,8 @@ TUTTI_EXPORT tutti_status tutti_synchronize(tutti_communicator* communicator,
  * which these can be started again as if they had just been made.  For ranks whose wait has timed
  * out because one of them was late; that one calls it, too.  The targets of calls that were in
  * flight have undefined content.  If ranks make different calls instead (TUTTI_ERROR_MISMATCH), all
- * that was in flight still is; otherwise the communicator has failed with this call. */
+ * that was in flight still is.  After TUTTI_TIMED_OUT and TUTTI_PEER_FAILED the communicator has
+ * failed. */
 TUTTI_EXPORT tutti_status tutti_cancel(tutti_communicator* communicator, tutti_failure* failure);
 
 /* Makes one step of progress for all operations of the context.  Returns TUTTI_OK, or the
