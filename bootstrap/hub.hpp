@@ -29,6 +29,8 @@ struct HubOptions {
   std::vector<Address> places = {};
   /// The rank whose hub it is.  Not 0 only in such a meeting, where the ranks below it are gone.
   std::uint32_t own_rank = 0;
+  /// By rank: who is known to be gone when such a meeting begins.  Empty: nobody.
+  std::vector<bool> is_gone = {};
 };
 
 /// Bytes of the exchanges so far, which are what grows with their number: not those of joining and
