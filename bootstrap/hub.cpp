@@ -319,9 +319,9 @@ class Hub::Service {
   /// has stopped answering; else the hub connects again.
   void miss(std::uint32_t rank, int error) {
     Probe& probe = probes_[rank];
-    const bool has_vanished =
-        probe.asks_host ? error != 0 && error != ECONNREFUSED && !is_own_shortage(error)
-                        : probe.is_connected && error == ETIMEDOUT && may_vanish(rank);
+    const bool has_vanished = probe.asks_host
+                                  ? error != 0 && error != ECONNREFUSED && !is_own_shortage(error)
+                                  : probe.is_connected && error == ETIMEDOUT && may_vanish(rank);
     const bool is_refused = !probe.asks_host && error == ECONNREFUSED;
     if (is_refused || has_vanished) return leave_out(rank);
     if (probe.asks_host) probe.silent_until.reset();  // the host has answered

@@ -60,7 +60,7 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
 /// unless a firewall drops such packets.
 inline constexpr std::chrono::seconds host_answers_within{3};
 bool host_answers(const Address& address, Deadline deadline) noexcept;
-/// That host at a port at which nobody listens as a rule.
+/// Where host_answers() asks.
 Address elsewhere_at_host_of(const Address& address) noexcept;
 /// Whether connecting has failed for want of something that this process or host has too little of.
 bool is_own_shortage(int error) noexcept;

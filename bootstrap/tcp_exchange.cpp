@@ -316,8 +316,7 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
       return leader_is_gone();
     } else if ((error == ETIMEDOUT || error == EHOSTUNREACH) &&
                !are_of_one_host(place, meeting.places[index_of(self_)])) {
-      if (!is_silent)
-        silent_until = Deadline::after(vanished_after - host_answers_within, now());
+      if (!is_silent) silent_until = Deadline::after(vanished_after - host_answers_within, now());
       is_silent = true;
       if (silent_until.passed(now())) {
         if (!host_answers(place, deadline) && !deadline.passed(now())) return leader_is_gone();
@@ -327,8 +326,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
     if (deadline.passed(now())) {
       if (is_own_shortage(error))
         throw Error(ErrorCode::system,
-                    "this rank cannot connect to rank " +
-                        std::to_string(index_of(meeting.leader)) + ": " + std::strerror(error),
+                    "this rank cannot connect to rank " + std::to_string(index_of(meeting.leader)) +
+                        ": " + std::strerror(error),
                     error);
       return leader_is_missing();
     }

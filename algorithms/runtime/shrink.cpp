@@ -28,8 +28,7 @@ std::string names_here(const Communicator::Implementation& whole, std::span<cons
   const std::string of_first = " of the communicator before any was shrunk";
   if (elsewhere.empty()) return bootstrap::name_ranks(here);
   if (here.empty()) return bootstrap::name_ranks(elsewhere) + of_first;
-  return bootstrap::name_ranks(here) + " and," + of_first + ", " +
-         bootstrap::name_ranks(elsewhere);
+  return bootstrap::name_ranks(here) + " and," + of_first + ", " + bootstrap::name_ranks(elsewhere);
 }
 
 /// The ranks of the first communicator whose processes are known to have ended, because they ran on
@@ -69,9 +68,9 @@ void forget_connections(Communicator::Implementation& whole, std::span<const Ran
                    [](const Communicator::Implementation* one) { return !one->failed(); });
   std::vector<std::uint64_t> ended;
   for (std::size_t rank = 0; rank < whole.original.size(); ++rank)
-    if (begins_anew || (std::find(survivors.begin(), survivors.end(), whole.original[rank]) ==
-                            survivors.end() &&
-                        !is_needed_by_another(whole, whole.process_of[rank])))
+    if (begins_anew ||
+        (std::find(survivors.begin(), survivors.end(), whole.original[rank]) == survivors.end() &&
+         !is_needed_by_another(whole, whole.process_of[rank])))
       ended.push_back(whole.process_of[rank]);
   context.fabric.forget(ended);
   // Failures of these connections are reported to the communicators that exist, not to the next.
@@ -99,14 +98,13 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
   const Deadline deadline = Deadline::after(timeout, now());
   std::string last_attempt;
   for (;;) {
-    bootstrap::MeetingPlace::Met met =
-        whole.meeting_place->meet(deadline, whole.context.settings.setup_timeout,
-                                  ended_ranks(whole));
+    bootstrap::MeetingPlace::Met met = whole.meeting_place->meet(
+        deadline, whole.context.settings.setup_timeout, ended_ranks(whole));
     if (!met.exchange)
       throw Error(
           ErrorCode::timed_out,
-          "shrink: " + names_here(whole, met.missing) +
-              " did not come within " + bootstrap::name_timeout(timeout) +
+          "shrink: " + names_here(whole, met.missing) + " did not come within " +
+              bootstrap::name_timeout(timeout) +
               "; every rank that is still there has to call it, and may be stopped, slow or "
               "elsewhere in its program" +
               last_attempt);
@@ -120,8 +118,8 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
     } catch (const Error& error) {
       // One that has met the others has died, or become slow, since.
       if (error.code() != ErrorCode::peer_failed && error.code() != ErrorCode::timed_out) throw;
-      last_attempt = "; before, " + names +
-                     " had met, and among them, counted anew, " + error.what();
+      last_attempt =
+          "; before, " + names + " had met, and among them, counted anew, " + error.what();
       if (deadline.passed(now()))
         throw Error(ErrorCode::timed_out, "shrink: time is up" + last_attempt);
     }

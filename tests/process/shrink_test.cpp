@@ -444,41 +444,40 @@ TEST(ShrinkOfLocalRanks, knows_that_a_process_has_ended_whatever_listens_at_its_
       stranger = detail::Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       const int yes = 1;
       (void)::setsockopt(stranger.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-      const sockaddr_in address =
-          test::loopback(static_cast<std::uint16_t>(port.number()));
+      const sockaddr_in address = test::loopback(static_cast<std::uint16_t>(port.number()));
       return ::bind(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
                  0 &&
              ::listen(stranger.get(), 64) == 0;
     };
-    const auto results = run_local(
-        {.rank_count = ranks,
-         .on_started =
-             [&](const std::vector<pid_t>& processes) {
-               if (!ready.comes_to(ranks)) return;
-               ::kill(processes[dead], SIGKILL);
-               bool is_taken = false;
-               for (int pause = 0; !is_taken && pause < 10'000; ++pause) {
-                 std::this_thread::sleep_for(1ms);
-                 is_taken = take_port();
-               }
-               EXPECT_TRUE(is_taken);
-               taken.add();
-             }},
-        [&](Exchange& exchange) {
-          Judge judge(exchange.self());
-          const std::uint32_t self = index_of(exchange.self());
-          Context context(shrinkable_on(exchange, 2));
-          Communicator communicator(context, exchange);
-          expect_sound(judge, communicator, self, all_of(ranks), "before");
-          if (self == dead)
-            for (std::uint16_t count = port_listened_at(); count > 0; --count) port.add();
-          ready.add();
-          judge.expect(call_until_failure(communicator, self), "no failure was met");
-          judge.expect(taken.comes_to(1), "nobody has taken the port");
-          Communicator survivors = communicator.shrink(20s);
-          expect_sound(judge, survivors, self, all_of(ranks) & ~(1u << dead), "after");
-          return judge.verdict();
-        });
+    const auto results =
+        run_local({.rank_count = ranks,
+                   .on_started =
+                       [&](const std::vector<pid_t>& processes) {
+                         if (!ready.comes_to(ranks)) return;
+                         ::kill(processes[dead], SIGKILL);
+                         bool is_taken = false;
+                         for (int pause = 0; !is_taken && pause < 10'000; ++pause) {
+                           std::this_thread::sleep_for(1ms);
+                           is_taken = take_port();
+                         }
+                         EXPECT_TRUE(is_taken);
+                         taken.add();
+                       }},
+                  [&](Exchange& exchange) {
+                    Judge judge(exchange.self());
+                    const std::uint32_t self = index_of(exchange.self());
+                    Context context(shrinkable_on(exchange, 2));
+                    Communicator communicator(context, exchange);
+                    expect_sound(judge, communicator, self, all_of(ranks), "before");
+                    if (self == dead)
+                      for (std::uint16_t count = port_listened_at(); count > 0; --count) port.add();
+                    ready.add();
+                    judge.expect(call_until_failure(communicator, self), "no failure was met");
+                    judge.expect(taken.comes_to(1), "nobody has taken the port");
+                    Communicator survivors = communicator.shrink(20s);
+                    expect_sound(judge, survivors, self, all_of(ranks) & ~(1u << dead), "after");
+                    return judge.verdict();
+                  });
     std::vector<int> codes(ranks, 0);
     codes[dead] = 1000 + SIGKILL;
     EXPECT_EQ(codes_of(results), codes) << "dead: " << dead;

@@ -371,33 +371,6 @@ TEST(Reunion, a_queue_can_be_emptied_between_meetings) {
   expect_met(meet_all(places, 10s), {0, 1});
 }
 
-/// On another host, a rank whose queue is full answers nobody, as a host that has vanished.  It is
-/// waited for all the same, because its host answers.  (It takes longer than a host may be silent.)
-TEST(Reunion, DISABLED_soak_a_full_queue_is_no_host_that_has_vanished) {
-  const Address elsewhere = place_of({.address = {127, 0, 0, 2}});
-  const UnsharedDescriptor listener = listen_at(std::vector{elsewhere}, "the test's port");
-  ASSERT_EQ(::listen(listener.get(), 0), 0);
-  const Address full = own_end_of(listener.get());
-  std::vector<UnsharedDescriptor> waiting;
-  for (int i = 0; i < 8; ++i) waiting.push_back(begin_to_connect(full));
-  std::vector<std::thread> threads;
-  for (const std::uint32_t stopped : {0u, 1u})
-    threads.emplace_back([&, stopped] {
-      std::vector<MeetingCard> cards;
-      const Places places = places_of(2, &cards);
-      sockaddr_in address{};
-      std::memcpy(&address, &full.storage, sizeof address);
-      cards[stopped].address = {127, 0, 0, 2};
-      cards[stopped].port = address.sin_port;
-      const std::uint32_t self = 1 - stopped;
-      places[self]->know(cards, Rank{self});
-      const Ending ending = meet(*places[self], self, vanished_after + 7s);
-      EXPECT_FALSE(ending.has_met);
-      EXPECT_EQ(ending.ranks, ranks_of({stopped}));
-    });
-  for (std::thread& thread : threads) thread.join();
-}
-
 /// A firewall that refuses connections is noticed before any rank is taken for gone.
 TEST(Reunion, a_host_that_refuses_connections_is_an_obstacle) {
   std::vector<MeetingCard> cards;

@@ -58,8 +58,7 @@ TEST(WatchedExchange, knows_which_processes_have_ended) {
   }
   SlowChannel channel(0);
   WatchedExchange first(channel, 73);
-  WatchedRank own{
-      .host = bootstrap::host_identity(), .process = ::getpid(), .card = first.card()};
+  WatchedRank own{.host = bootstrap::host_identity(), .process = ::getpid(), .card = first.card()};
   WatchedRank other = own;
   other.process = child;
   other.card = {};
