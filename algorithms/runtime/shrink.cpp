@@ -77,14 +77,6 @@ void forget_connections(Communicator::Implementation& whole, std::span<const Ran
   if (context.fabric.connections().has_news()) context.hear_failures_slow();
 }
 
-/// Whether all communicators of this context that have failed are ones that `made` replaces.
-bool is_sound(const Context::Implementation& context, const Communicator::Implementation& made) {
-  return std::all_of(context.communicators.begin(), context.communicators.end(),
-                     [&](const Communicator::Implementation* one) {
-                       return !one->failed() || one->meeting_place == made.meeting_place;
-                     });
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementation& whole,
@@ -113,7 +105,7 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
     try {
       auto made = std::make_unique<Communicator::Implementation>(
           whole, std::move(met.exchange), std::move(met.present), deadline.remaining(now()));
-      if (is_sound(whole.context, *made)) whole.context.has_failed = false;
+      whole.context.fabric.connections().note_failure(made->process_of, false);
       return made;
     } catch (const Error& error) {
       // One that has met the others has died, or become slow, since.
