@@ -120,9 +120,10 @@ constexpr Timeout probe_pause_last = 200ms;
 struct Probe {
   UnsharedDescriptor socket;
   bool is_connected = false;
-  Deadline again = in(Timeout::zero());  // when to connect next, without a socket
-  Timeout pause = probe_pause_first;     // before the time after that
-  std::optional<Deadline> vanished_at;   // while nothing answers there
+  bool asks_host = false;  // whether it answers at all: this is a connection to another port
+  Deadline next_attempt = in(Timeout::zero());  // without a socket
+  Timeout next_pause = probe_pause_first;       // after that attempt
+  std::optional<Deadline> silent_until;  // while nothing answers: when to ask the host, or give up
 };
 
 }  // namespace
@@ -141,6 +142,8 @@ class Hub::Service {
         own_rank_(options.own_rank),
         members_(options.rank_count),
         probes_(options.places.size()) {
+    for (std::size_t rank = 0; rank < options.is_gone.size(); ++rank)
+      members_[rank].is_gone = options.is_gone[rank];
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
   }
 
@@ -220,8 +223,8 @@ class Hub::Service {
       polled_.push_back({probe.socket.get(),
                          static_cast<short>(probe.is_connected ? POLLIN : POLLIN | POLLOUT), 0});
       if (!is_awaited(rank)) continue;
-      if (!probe.socket) wake_by(probe.again);
-      if (probe.vanished_at) wake_by(*probe.vanished_at);
+      if (!probe.socket) wake_by(probe.next_attempt);
+      if (probe.silent_until) wake_by(*probe.silent_until);
     }
     const int ready = ::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
     if (ready <= 0) {
@@ -250,14 +253,28 @@ class Hub::Service {
 
   void begin_probe(std::uint32_t rank) {
     Probe& probe = probes_[rank];
-    if (probe.socket || !probe.again.passed(now())) return;
+    if (probe.socket || !probe.next_attempt.passed(now())) return;
     probe.is_connected = false;
     probe.socket = begin_to_connect(places_[rank]);
     if (!probe.socket) return miss(rank, errno);
-    // The kernel would try for minutes.  On this host, no answer means a full queue: the rank is
-    // still there.
-    if (!probe.vanished_at && !are_of_one_host(places_[rank], places_[own_rank_]))
-      probe.vanished_at = in(vanished_after);
+    // The kernel would try for minutes.
+    if (!probe.silent_until && may_vanish(rank))
+      probe.silent_until = in(vanished_after - host_answers_within);
+  }
+
+  /// On this host, no answer means a full queue: the rank is still there.
+  bool may_vanish(std::uint32_t rank) const noexcept {
+    return !are_of_one_host(places_[rank], places_[own_rank_]);
+  }
+
+  /// Nothing has answered at the rank's port for a while.  Its queue may be full, if it is stopped
+  /// or late, or its host may have vanished.
+  void ask_host(std::uint32_t rank) {
+    Probe& probe = probes_[rank];
+    probe.asks_host = true;
+    probe.silent_until = in(host_answers_within);
+    probe.socket = begin_to_connect(elsewhere_at_host_of(places_[rank]));
+    if (!probe.socket) miss(rank, errno);
   }
 
   /// Handles the entries of polled_ from `from` on, one for each probe; some may have ended since.
@@ -265,8 +282,11 @@ class Hub::Service {
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
       Probe& probe = probes_[rank];
       if (!is_awaited(rank)) continue;
-      if (probe.vanished_at && probe.vanished_at->passed(now())) {
-        leave_out(rank);
+      if (probe.silent_until && probe.silent_until->passed(now())) {
+        if (probe.asks_host)
+          leave_out(rank);
+        else
+          ask_host(rank);
         continue;
       }
       const short events = probe.socket ? polled_[from + rank].revents : short{0};
@@ -277,13 +297,20 @@ class Hub::Service {
         int error = 0;
         socklen_t error_bytes = sizeof error;
         (void)::getsockopt(probe.socket.get(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
-        if (error != 0 || receive_some(probe.socket.get(), ignored, bytes) == Reception::end)
+        const Reception reception =
+            error == 0 ? receive_some(probe.socket.get(), ignored, bytes) : Reception::end;
+        // No rank says anything before it is asked: another program has got the port.
+        if (reception == Reception::some)
+          leave_out(rank);
+        else if (reception == Reception::end)
           miss(rank, error);
       } else if (const int error = outcome_of_connecting(probe.socket.get()); error != 0) {
         miss(rank, error);
+      } else if (probe.asks_host) {
+        miss(rank, 0);
       } else {
         probe.is_connected = true;
-        probe.vanished_at.reset();
+        probe.silent_until.reset();
       }
     }
   }
@@ -292,12 +319,17 @@ class Hub::Service {
   /// has stopped answering; else the hub connects again.
   void miss(std::uint32_t rank, int error) {
     Probe& probe = probes_[rank];
-    const bool has_vanished = probe.is_connected && error == ETIMEDOUT;
+    const bool has_vanished = probe.asks_host
+                                  ? error != 0 && error != ECONNREFUSED && !is_own_shortage(error)
+                                  : probe.is_connected && error == ETIMEDOUT && may_vanish(rank);
+    const bool is_refused = !probe.asks_host && error == ECONNREFUSED;
+    if (is_refused || has_vanished) return leave_out(rank);
+    if (probe.asks_host) probe.silent_until.reset();  // the host has answered
     probe.socket = UnsharedDescriptor();
     probe.is_connected = false;
-    if (error == ECONNREFUSED || has_vanished) return leave_out(rank);
-    probe.again = in(probe.pause);
-    probe.pause = std::min(2 * probe.pause, probe_pause_last);
+    probe.asks_host = false;
+    probe.next_attempt = in(probe.next_pause);
+    probe.next_pause = std::min(2 * probe.next_pause, probe_pause_last);
   }
 
   void leave_out(std::uint32_t rank) {

@@ -24,11 +24,14 @@ struct HubOptions {
   /// not take that for an incident.
   bool ends_quietly = false;
   /// Where each rank listens, in a meeting of those that are still there (reunion.hpp): the hub
-  /// connects to the ranks that have not come.  A rank whose port refuses that is gone for good;
-  /// the others are waited for.  Then ranks are counted anew.  Empty: all ranks have to come.
+  /// connects to the ranks that have not come.  A rank whose port refuses that, or says something
+  /// unasked, is gone for good, as is one whose host does not answer; the others are waited for.
+  /// Then ranks are counted anew.  Empty: all ranks have to come.
   std::vector<Address> places = {};
   /// The rank whose hub it is.  Not 0 only in such a meeting, where the ranks below it are gone.
   std::uint32_t own_rank = 0;
+  /// By rank: who is known to be gone when such a meeting begins.  Empty: nobody.
+  std::vector<bool> is_gone = {};
 };
 
 /// Bytes of the exchanges so far, which are what grows with their number: not those of joining and

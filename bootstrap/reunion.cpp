@@ -6,15 +6,19 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "bootstrap/handshake.hpp"
+#include "bootstrap/node_map.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp_exchange.hpp"
 #include "tutti/detail/check.hpp"
 #include "tutti/detail/clock.hpp"
+#include "tutti/detail/hash.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::bootstrap {
@@ -55,12 +59,43 @@ std::uint64_t network_identity() noexcept {
   return ::stat("/proc/self/ns/net", &found) == 0 && found.st_ino != 0 ? found.st_ino : UINT64_MAX;
 }
 
+namespace {
+
+/// Names the network of this process among those of all hosts; 0: not known.
+std::uint64_t network_of_host() noexcept {
+  const HostIdentity host = host_identity();
+  std::array<std::uint64_t, 2> boot{};
+  std::memcpy(boot.data(), host.boot.data(), sizeof boot);
+  if (network_identity() == UINT64_MAX || (boot[0] == 0 && boot[1] == 0)) return 0;
+  detail::Hash hash;
+  for (const std::uint64_t number : {boot[0], boot[1], network_identity()}) hash.add(number);
+  return hash.value() | 1;
+}
+
+std::string text_of(const Address& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.storage.ss_family == AF_INET6) {
+    sockaddr_in6 place{};
+    std::memcpy(&place, &address.storage, sizeof place);
+    (void)::inet_ntop(AF_INET6, &place.sin6_addr, text.data(), text.size());
+  } else {
+    sockaddr_in place{};
+    std::memcpy(&place, &address.storage, sizeof place);
+    (void)::inet_ntop(AF_INET, &place.sin_addr, text.data(), text.size());
+  }
+  return text.data();
+}
+
+}  // namespace
+
 MeetingPlace::MeetingPlace(bool all_are_here)
     : listener_(listen_at_any_port(all_are_here ? "127.0.0.1" : address_for_others())) {}
 
-MeetingCard MeetingPlace::card() const {
+MeetingCard MeetingPlace::card(Rank self) const {
   MeetingCard card;
-  if (!fill_random(card.secret)) throw Error(ErrorCode::system, "getrandom", errno);
+  if (self == Rank{0} && !fill_random(card.secret))
+    throw Error(ErrorCode::system, "getrandom", errno);
+  card.network = network_of_host();
   const Address own = own_end_of(listener_.get());
   if (own.storage.ss_family == AF_INET6) {
     sockaddr_in6 address{};
@@ -99,6 +134,20 @@ void MeetingPlace::know(std::span<const MeetingCard> all, Rank self) {
     }
   }
   secret_.assign(all[0].secret.begin(), all[0].secret.end());
+  is_gone_.assign(all.size(), false);
+  std::map<std::string, std::size_t> first_at;  // address
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].network == 0) continue;
+    const std::string address = text_of(places_[rank]);
+    const std::size_t first = first_at.emplace(address, rank).first->second;
+    if (all[first].network == all[rank].network) continue;
+    throw Error(ErrorCode::mismatch,
+                "ranks " + std::to_string(first) + " and " + std::to_string(rank) +
+                    " are in different networks, and both have the address " + address +
+                    ", at which TUTTI_SHRINKABLE (or shrinkable in code) has others look for "
+                    "them; give each host and container of a job an address of its own, or let "
+                    "containers share the network of their host");
+  }
 }
 
 std::string MeetingPlace::obstacle(Deadline deadline) const {
@@ -115,10 +164,17 @@ std::string MeetingPlace::obstacle(Deadline deadline) const {
   return {};
 }
 
-MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger) {
+MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
+                                     std::span<const Rank> ended) {
   detail::check(!places_.empty(), "a rank knows where the others listen before it meets them");
+  for (const Rank rank : ended) is_gone_[index_of(rank)] = true;
+  is_gone_[index_of(self_)] = false;
+  // A leader that is gone is so for good only if those that are still there agree: its host may
+  // come back before they have met.
+  std::vector<bool> is_gone = is_gone_;
   for (std::uint32_t leader = 0;; ++leader) {
     const bool leads = Rank{leader} == self_;
+    if (is_gone[leader]) continue;
     UnsharedDescriptor listener;
     if (leads) {
       listener =
@@ -128,18 +184,25 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger) {
     TcpExchange::Attended attended = TcpExchange::attend({.self = self_,
                                                           .places = places_,
                                                           .secret = secret_,
+                                                          .is_gone = is_gone,
                                                           .leader = Rank{leader},
                                                           .linger = linger},
                                                          deadline, std::move(listener));
-    if (attended.leader_is_gone && !leads) continue;
+    if (attended.leader_is_gone && !leads) {
+      is_gone[leader] = true;
+      continue;
+    }
     empty_queue();
-    return {.exchange = std::move(attended.exchange), .ranks = std::move(attended.ranks)};
+    if (attended.exchange) {
+      is_gone_.assign(places_.size(), true);
+      for (const Rank rank : attended.present) is_gone_[index_of(rank)] = false;
+    }
+    return {.exchange = std::move(attended.exchange),
+            .present = std::move(attended.present),
+            .missing = std::move(attended.missing)};
   }
 }
 
-/// Closes the connections that wait in the listener's queue, which those of meetings that are over
-/// would fill: of leaders that have looked whether this rank is still there, and of ranks that gave
-/// up before this one led.  A rank that still waits on one connects again.
 void MeetingPlace::empty_queue() noexcept {
   while (UnsharedDescriptor::made_by(
       [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); })) {

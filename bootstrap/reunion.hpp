@@ -9,13 +9,22 @@
 //   rank 4  dead               found by rank 1: its port refuses connections
 //
 // Ranks that go by the same ports find the same leader, at different times, without a vote: a port
-// that once refuses connections never accepts any again.  A leader that dies before it has welcomed
-// all is found by those that wait for it, and the next one leads.  Ranks are those of the first
-// communicator, whatever it was shrunk to since, so that those that have got one that is shrunk
-// again and those that have not meet each other.
+// that once refuses connections accepts none again, unless another program gets it.  A leader that
+// dies before it has welcomed all is found by those that wait for it, and the next one leads.
+// Ranks are those of the first communicator, whatever it was shrunk to since, so that those that
+// have got one that is shrunk again and those that have not meet each other.
+//
+// Another program may get the port of a dead rank.  If it says anything that no rank would say, the
+// rank is gone.  If it accepts connections in silence, it looks like a rank that is stopped: the
+// meeting times out and names the rank.  So who has not been welcomed is gone in all later meetings
+// of those that have, whatever listens at its port, and so is a rank whose process is known to have
+// ended.  The first meeting after such a death still times out on ranks of other hosts.
 //
 // Two ranks whose hosts cannot reach each other take each other's hosts for vanished, and then both
 // sides of the network go on by themselves.
+//
+// The ranks' secret goes through the exchange by which they tell each other where they listen: it
+// is as safe as that.
 #pragma once
 
 #include <array>
@@ -41,12 +50,13 @@ std::uint64_t network_identity() noexcept;
 /// Where a rank listens; a plain value that allgather can carry.
 struct MeetingCard {
   std::array<std::uint8_t, 16> address{};  // IPv4: the first four bytes
-  std::array<std::uint8_t, 32> secret{};   // random; all take that of rank 0
+  std::array<std::uint8_t, 32> secret{};   // random, of rank 0; zero from all others
+  std::uint64_t network = 0;               // names the network of its host; 0: not known
   std::uint16_t is_v6 = 0;
   std::uint16_t port = 0;  // 0: it cannot listen
   std::uint32_t reserved = 0;
 };
-static_assert(sizeof(MeetingCard) == 56 && std::is_trivially_copyable_v<MeetingCard>);
+static_assert(sizeof(MeetingCard) == 64 && std::is_trivially_copyable_v<MeetingCard>);
 
 /// A rank's part of all meetings of the ranks of one communicator.  One thread at a time.
 class MeetingPlace {
@@ -55,8 +65,11 @@ class MeetingPlace {
   /// the first interface.  Throws Error{system}.
   explicit MeetingPlace(bool all_are_here);
 
-  MeetingCard card() const;
-  /// The cards of all ranks.
+  /// What this rank tells the others.  Throws Error{system}.
+  MeetingCard card(Rank self) const;
+  /// Takes the cards of all ranks.  Throws Error{mismatch}, with the same words on all ranks, if
+  /// two of them have the same address in different networks: each would look for the other at its
+  /// own host.
   void know(std::span<const MeetingCard> all, Rank self);
 
   /// Why this rank cannot connect to the next one of another host; empty: it can, or there is none.
@@ -64,20 +77,25 @@ class MeetingPlace {
   /// gone.
   std::string obstacle(Deadline deadline) const;
 
-  struct Met {
-    std::unique_ptr<Exchange> exchange;  // of those that have come; none: time is up
-    std::vector<Rank> ranks;             // who has come, in the exchange's order, or who has not
-  };
-  /// Meets the ranks that are still there, each of which calls it.  `linger`: of the exchange's
-  /// destructor.  Throws Error{system}.
-  Met meet(Deadline deadline, Timeout linger);
-
- private:
+  /// Closes the connections that wait in the queue of this rank's port: those of others' obstacle()
+  /// and of meetings that are over would fill it, and a full queue answers nobody.  A rank that
+  /// still waits on one connects again.  One system call if there is none.
   void empty_queue() noexcept;
 
+  struct Met {
+    std::unique_ptr<Exchange> exchange;  // of those that have come; none: time is up
+    std::vector<Rank> present = {};      // with it: who has come, in its order
+    std::vector<Rank> missing = {};      // without it: who has not come, at least one
+  };
+  /// Meets the ranks that are still there, each of which calls it.  `linger`: of the exchange's
+  /// destructor.  `ended`: ranks whose processes are known to have ended.  Throws Error{system}.
+  Met meet(Deadline deadline, Timeout linger, std::span<const Rank> ended = {});
+
+ private:
   UnsharedDescriptor listener_;
   std::string secret_;
   std::vector<Address> places_;  // by rank
+  std::vector<bool> is_gone_;    // likewise: for good
   Rank self_{0};
 };
 

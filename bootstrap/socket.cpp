@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -21,7 +22,7 @@ namespace {
 
 // The addresses of a name are tried in turn, so one that swallows packets must not use up the
 // deadline.
-constexpr Timeout connect_timeout = std::chrono::seconds(3);
+constexpr Timeout connect_timeout = host_answers_within;
 
 constexpr int open_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
@@ -185,6 +186,10 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
   int error = EHOSTUNREACH;
   for (const Address& address : addresses) {
     UnsharedDescriptor socket = open_socket(address);
+    if (!socket) {
+      error = errno;
+      continue;
+    }
     // If this connection gets the rendezvous' own port, rank 0 can still listen there.
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     error = ::connect(socket.get(), raw(address), address.bytes) == 0 ? 0 : errno;
@@ -199,6 +204,27 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
   }
   errno = error;
   return {};
+}
+
+Address elsewhere_at_host_of(const Address& address) noexcept {
+  constexpr std::uint16_t tcpmux = 1;  // which has been out of use for decades
+  Address elsewhere = address;
+  // The port is at the same place for both families.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  const std::uint16_t port = htons(tcpmux);
+  std::memcpy(reinterpret_cast<char*>(&elsewhere.storage) + offsetof(sockaddr_in, sin_port), &port,
+              sizeof port);
+  return elsewhere;
+}
+
+bool host_answers(const Address& address, Deadline deadline) noexcept {
+  const Address elsewhere = elsewhere_at_host_of(address);
+  return connect_to({&elsewhere, 1}, deadline) || errno == ECONNREFUSED || is_own_shortage(errno);
+}
+
+bool is_own_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
+         error == EADDRNOTAVAIL;
 }
 
 UnsharedDescriptor begin_to_connect(const Address& address) noexcept {

@@ -54,6 +54,17 @@ Address own_end_of(int socket);
 /// A connection to one of the addresses, or an empty owner and errno.
 UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept;
 
+/// Whether a host answers at all within that time, or cannot be asked.  It is asked at a port at
+/// which nobody listens as a rule: a refusal is an answer, too.  That tells a host whose rank has a
+/// full queue, for which the kernel drops what asks for a connection, from one that has vanished,
+/// unless a firewall drops such packets.
+inline constexpr std::chrono::seconds host_answers_within{3};
+bool host_answers(const Address& address, Deadline deadline) noexcept;
+/// Where host_answers() asks.
+Address elsewhere_at_host_of(const Address& address) noexcept;
+/// Whether connecting has failed for want of something that this process or host has too little of.
+bool is_own_shortage(int error) noexcept;
+
 /// A connection that is being made, or an empty owner and errno.
 UnsharedDescriptor begin_to_connect(const Address& address) noexcept;
 /// Once such a socket can be written: 0, or the errno value of why it is not connected.

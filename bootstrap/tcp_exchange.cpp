@@ -252,14 +252,13 @@ TcpExchange::TcpExchange(const Meeting& meeting)
 TcpExchange::Attended TcpExchange::attend(const Meeting& meeting, Deadline deadline,
                                           UnsharedDescriptor listener) {
   std::unique_ptr<TcpExchange> exchange(new TcpExchange(meeting));
-  std::optional<std::vector<Rank>> ranks = exchange->join(meeting, deadline, std::move(listener));
-  if (!ranks) return {.exchange = {}, .leader_is_gone = true, .ranks = {}};
-  if (!exchange->welcome_) exchange.reset();
-  return {.exchange = std::move(exchange), .ranks = std::move(*ranks)};
+  Attended attended = exchange->join(meeting, deadline, std::move(listener));
+  if (exchange->welcome_) attended.exchange = std::move(exchange);
+  return attended;
 }
 
-std::optional<std::vector<Rank>> TcpExchange::join(const Meeting& meeting, Deadline deadline,
-                                                   UnsharedDescriptor listener) {
+TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadline,
+                                        UnsharedDescriptor listener) {
   const Address& place = meeting.places[index_of(meeting.leader)];
   if (listener)
     hub_ = std::make_unique<Hub>(
@@ -267,50 +266,71 @@ std::optional<std::vector<Rank>> TcpExchange::join(const Meeting& meeting, Deadl
                                         .secret = meeting.secret,
                                         .linger = meeting.linger,
                                         .places = {meeting.places.begin(), meeting.places.end()},
-                                        .own_rank = index_of(self_)});
+                                        .own_rank = index_of(self_),
+                                        .is_gone = meeting.is_gone});
   hello_ = {.magic = wire::magic,
             .version = wire::protocol_version,
             .rank = index_of(self_),
             .rank_count = rank_count_};
-  const std::vector<Rank> leader{meeting.leader};
+  const auto leader_is_gone = [] { return Attended{.exchange = {}, .leader_is_gone = true}; };
+  const auto missing = [](std::span<const Rank> ranks) {
+    return Attended{.exchange = {}, .missing = {ranks.begin(), ranks.end()}};
+  };
+  const auto leader_is_missing = [&] { return missing({&meeting.leader, 1}); };
   bool is_silent = false;  // nothing answers at the leader's port
-  Deadline vanished_at = deadline;
+  Deadline silent_until = deadline;
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     socket_ = connect_to({&place, 1}, deadline);
+    const int error = socket_ ? 0 : errno;
     if (socket_) {
       is_silent = false;
       say_hello();
       switch (await_reply(deadline)) {
         case Reply::welcome:
           secret_.clear();
-          return survivors_;
+          return {.exchange = {}, .present = survivors_};
         case Reply::refusal:
           // This rank's connection of an earlier call, which has timed out, may still be counted.
-          if (refusal_->reason != wire::Reason::rank_taken) return std::nullopt;
+          if (refusal_->reason != wire::Reason::rank_taken) return leader_is_gone();
           refusal_.reset();
           socket_ = UnsharedDescriptor();
           break;
         case Reply::gave_up:
-          return gave_up_->empty() ? leader : *gave_up_;
+          // The leader's time was up.  If this rank's is not, the leader may come again.
+          if (deadline.remaining(now()) <= answer_timeout)
+            return gave_up_->empty() ? leader_is_missing() : missing(*gave_up_);
+          gave_up_.reset();
+          socket_ = UnsharedDescriptor();
+          break;
         case Reply::missing:
-          return *answer_;
+          return missing(*answer_);
         case Reply::impostor:
         case Reply::foreign:
-          return std::nullopt;  // another program has got the leader's port
+          return leader_is_gone();  // another program has got the leader's port
         case Reply::end:
           break;
         case Reply::silence:
-          return leader;
+          return leader_is_missing();
       }
-    } else if (errno == ECONNREFUSED) {
-      return std::nullopt;
-    } else if ((errno == ETIMEDOUT || errno == EHOSTUNREACH) &&
+    } else if (error == ECONNREFUSED) {
+      return leader_is_gone();
+    } else if ((error == ETIMEDOUT || error == EHOSTUNREACH) &&
                !are_of_one_host(place, meeting.places[index_of(self_)])) {
-      if (!is_silent) vanished_at = Deadline::after(vanished_after, now());
+      if (!is_silent) silent_until = Deadline::after(vanished_after - host_answers_within, now());
       is_silent = true;
-      if (vanished_at.passed(now())) return std::nullopt;
+      if (silent_until.passed(now())) {
+        if (!host_answers(place, deadline) && !deadline.passed(now())) return leader_is_gone();
+        is_silent = false;  // the queue of its port is full: it is stopped, or late
+      }
     }
-    if (deadline.passed(now())) return leader;
+    if (deadline.passed(now())) {
+      if (is_own_shortage(error))
+        throw Error(ErrorCode::system,
+                    "this rank cannot connect to rank " + std::to_string(index_of(meeting.leader)) +
+                        ": " + std::strerror(error),
+                    error);
+      return leader_is_missing();
+    }
     std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
   }
 }

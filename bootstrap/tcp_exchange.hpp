@@ -42,14 +42,15 @@ class TcpExchange final : public Exchange {
     Rank self;
     std::span<const Address> places;  // where each rank listens
     std::string secret;
-    Rank leader;     // whose hub it is
-    Timeout linger;  // of the destructor of its first rank
+    std::vector<bool> is_gone;  // by rank: who is known to be gone
+    Rank leader;                // whose hub it is
+    Timeout linger;             // of the destructor of its first rank
   };
   struct Attended {
     std::unique_ptr<TcpExchange> exchange;  // none: the leader is gone, or time is up
     bool leader_is_gone = false;            // for good; then it is another one's turn
-    std::vector<Rank> ranks;  // who has come, whose ranks are counted among themselves from then
-                              // on; when time is up, who is missing
+    std::vector<Rank> present = {};  // with it: who has come, in the order of their ranks in it
+    std::vector<Rank> missing = {};  // when time is up: who has not, at least one
   };
   /// Collective among the ranks that are still there.  The leader brings its listener.  Throws
   /// Error{system}.
@@ -88,9 +89,8 @@ class TcpExchange final : public Exchange {
   void say_hello();
   Reply await_reply(Deadline deadline);
   explicit TcpExchange(const Meeting& meeting);
-  /// Attended::ranks; nothing if the leader is gone.
-  std::optional<std::vector<Rank>> join(const Meeting& meeting, Deadline deadline,
-                                        UnsharedDescriptor listener);
+  /// Without the exchange, which is this one.
+  Attended join(const Meeting& meeting, Deadline deadline, UnsharedDescriptor listener);
   bool count_anew(std::span<const std::byte> payload);
   bool await_welcome(const TcpOptions& options, Deadline deadline);
   [[noreturn]] void throw_refusal(const TcpOptions& options) const;

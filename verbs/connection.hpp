@@ -137,6 +137,7 @@ struct Connection {
   bool is_closing = false;                  // and goes on, without this connection
   bool peer_closed = false;                 // the peer goes on, but has closed its end
   bool heard_all = false;                   // and its last message has been polled
+  bool met_failure = false;                 // its owner has failed, and has not met the peer since
   bool is_in_doubt = false;                 // a channel ended before all was known to have arrived
   std::optional<TransportFailure> unheard;  // until Connections::next_failure() has returned it
   std::uint32_t receives_used = 0;          // polled and not yet posted again

@@ -409,6 +409,18 @@ TransportFailure Connections::next_failure() noexcept {
   return failure;
 }
 
+void Connections::note_failure(std::span<const std::uint64_t> processes, bool has_failed) noexcept {
+  for (Connection& connection : connections_)
+    if (std::find(processes.begin(), processes.end(), connection.process) != processes.end())
+      connection.met_failure = has_failed;
+}
+
+bool Connections::has_met_failure() const noexcept {
+  return std::any_of(connections_.begin(), connections_.end(), [](const Connection& connection) {
+    return connection.pair && connection.met_failure && !connection.left;
+  });
+}
+
 void Connections::refill(Connection& connection) noexcept {
   const std::uint32_t used = std::exchange(connection.receives_used, 0);
   if (const int error = connection.post_receives(used); error != 0)

@@ -158,6 +158,12 @@ class Connections {
   /// ended what this end calls: that is a failure.
   Status no_credit_slow(Connection& connection) noexcept;
 
+  /// Notes that what uses the connections to these processes has failed, or that this end has met
+  /// those processes again since.
+  void note_failure(std::span<const std::uint64_t> processes, bool has_failed) noexcept;
+  /// Whether there is a connection on which something may be on its way since such a failure, or
+  /// whose peer may be gone: then there is no orderly end.
+  bool has_met_failure() const noexcept;
   /// Posts again the receives that were used.
   void refill(Connection& connection) noexcept;
   /// Tells the peers that this end takes leave, as far as there are credits.  Whether all know it.

@@ -52,7 +52,7 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 static_assert(sizeof(Introduction) <= runtime::SetUpBlock::payload_bytes_max);  // one exchange
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 21;
+constexpr std::uint64_t protocol_version = 22;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -344,7 +344,7 @@ void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, 
   std::shared_ptr<bootstrap::MeetingPlace> found;
   try {
     found = std::make_shared<bootstrap::MeetingPlace>(all_are_here);
-    own = found->card();
+    own = found->card(exchange.self());
   } catch (const Error& thrown) {
     error = thrown;
   }
@@ -366,6 +366,7 @@ void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, 
     std::vector<std::uint32_t> are_cut_off(all.size());
     gather(call, std::as_bytes(std::span(&is_cut_off, 1)),
            std::as_writable_bytes(std::span(are_cut_off)));
+    found->empty_queue();  // of the others' attempts
     if (!obstacle.empty()) throw Error(ErrorCode::system, obstacle);
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       if (are_cut_off[rank] != 0)
@@ -413,6 +414,8 @@ Communicator::Implementation::~Implementation() {
 template <class Step>
 auto Communicator::Implementation::over_exchange(Step&& step) {
   require_own();
+  // Ranks that meet without this one have looked whether it is there, perhaps often.
+  if (meeting_place) meeting_place->empty_queue();
   try {
     return step();
   } catch (const Error& error) {
@@ -506,7 +509,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                                         const Operation::Implementation* met_by,
                                         std::uint32_t completion, int system_errno) noexcept {
   if (failed()) return;
-  context.has_failed = true;
+  context.fabric.connections().note_failure(process_of, true);
   usable = &unusable;
   if (met_by == nullptr) met_by = any_in_flight();
   failure = {.status = status,

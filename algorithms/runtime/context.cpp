@@ -72,7 +72,7 @@ Context::Implementation::~Implementation() {
   detail::check(communicators.empty(), "communicators are destroyed before their context",
                 communicators.size());
   detail::check(segments.empty(), "segments are destroyed before their context", segments.size());
-  if (!has_failed) fabric.take_leave(clock, farewell_timeout);
+  if (!fabric.connections().has_met_failure()) fabric.take_leave(clock, farewell_timeout);
 }
 
 shm::StagingRing* Context::Implementation::use_staging_ring() {

@@ -79,7 +79,6 @@ struct TUTTI_HIDDEN Context::Implementation {
   std::size_t live_operations = 0;
   std::size_t live_network_operations = 0;  // those with a partner on another node
   std::uint32_t communicators_made = 0;
-  bool has_failed = false;  // a communicator of it: no orderly end
 
   /// Opens the trace that is asked for, if it is not open, as that of this rank.  Returns why it
   /// cannot; empty: it can, or none is asked for.

@@ -36,7 +36,8 @@ constexpr Setting table[] = {
     {device_and_memory, "TUTTI_SHRINKABLE", "0|1", "0",
      "Whether communicators can be shrunk to the ranks that are still there.",
      "1: each rank listens at a TCP port of its own for as long as a communicator lives, or one "
-     "that it was shrunk to. All ranks must agree."},
+     "that it was shrunk to; it is gone only once it has destroyed all of these. All ranks must "
+     "agree."},
     {device_and_memory, "TUTTI_CONNECT", "exchange|cm", "exchange",
      "How queue pairs are connected: out of band, or by IP address (rdma_cm).",
      "cm needs a RoCE device with an IPv4 or a routable IPv6 address. All ranks must agree."},

@@ -77,6 +77,12 @@ bool WatchedExchange::has_died(const Watched& watched) noexcept {
   return watched.process->has_ended() && board_->state_of(watched.rank) == State::present;
 }
 
+bool WatchedExchange::has_ended(Rank rank) noexcept {
+  return std::any_of(watched_.begin(), watched_.end(), [&](const Watched& watched) {
+    return watched.rank == rank && watched.process->has_ended();
+  });
+}
+
 Rank WatchedExchange::find_dead() noexcept {
   if (!descriptors_.empty() && ::poll(descriptors_.data(), descriptors_.size(), 0) > 0)
     for (std::size_t i = 0; i < descriptors_.size(); ++i) {

@@ -64,6 +64,8 @@ class WatchedExchange final : public Exchange {
   bool explain(const shm::IncidentBoard::Text& why) noexcept;
   /// Why the rank of the incident gave up; empty if it has not said so, or not here.
   shm::IncidentBoard::Text explanation() noexcept;
+  /// Whether the process of a rank of this host is known to have ended, in good order or not.
+  bool has_ended(Rank rank) noexcept;
   /// How many processes are watched.
   std::size_t watched_count() const noexcept { return watched_.size(); }
 

@@ -236,8 +236,8 @@ class TUTTI_EXPORT Communicator {
   void abort() noexcept;
 
   /// Makes a communicator of the ranks of this one that are still there, in their order here, over
-  /// the same context.  Collective among these ranks: each has to call it, and waits for all others
-  /// that have neither died nor destroyed this communicator and all that it was shrunk to.  All
+  /// the same context.  Collective: each of them waits for all others.  A rank is gone only if it
+  /// has died or destroyed all of this line: this one, those it was shrunk from and shrunk to.  All
   /// survivors get the same ranks, also if more die meanwhile; a rank that dies after all have met
   /// may still be among them, and is then found as in any communicator.  A rank that has got such a
   /// communicator calls shrink() of that one, and meets those there that are still in this call.

@@ -229,7 +229,9 @@ TUTTI_EXPORT tutti_status tutti_communicator_split(tutti_communicator* communica
                                                    tutti_failure* failure);
 
 /* Makes a communicator of the ranks that are still there, each of which calls it; needs the option
- * shrinkable.  It may outlive `communicator` and its exchange. */
+ * shrinkable.  A rank is gone only if it has died or freed all communicators of this line: this
+ * one, those it was shrunk from and those it was shrunk to.  The new one may outlive `communicator`
+ * and its exchange. */
 TUTTI_EXPORT tutti_status tutti_communicator_shrink(tutti_communicator* communicator,
                                                     int64_t timeout_ns,
                                                     tutti_communicator** survivors,

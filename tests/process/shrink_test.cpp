@@ -6,7 +6,9 @@
 // of its run.
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tutti/detail/descriptor.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -388,6 +391,97 @@ TEST(ShrinkOfLocalRanks, of_a_part_is_of_its_ranks) {
     return judge.verdict();
   });
   EXPECT_EQ(codes_of(results), (std::vector{0, 0, 1000 + SIGKILL, 0, 0}));
+}
+
+/// A rank that has destroyed one communicator may live on in another, which uses the same
+/// connections.
+TEST(ShrinkOfLocalRanks, leaves_a_rank_that_lives_on_in_another_its_connections) {
+  constexpr std::uint32_t ranks = 5;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 1));
+    Communicator whole(context, exchange);
+    Collectives of_whole(whole, self);
+    judge.expect(of_whole.call_each() == Status::ok, "the whole before");
+    std::optional<Communicator> part = whole.split(self % 2), survivors;
+    if (self == 2) part.reset();
+    if (self == 0 || self == 4) {
+      survivors.emplace(part->shrink(20s));
+      expect_sound(judge, *survivors, self, 0b10001, "what is left of the part");
+    }
+    judge.expect(of_whole.call_each() == Status::ok,
+                 std::string("the whole after: ") + whole.failure().text);
+    expect_sound(judge, whole, self, all_of(ranks), "new operations of the whole");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), std::vector(ranks, 0));
+}
+
+/// The port at which this process listens on IPv4; 0: at none.
+std::uint16_t port_listened_at() {
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    int listens = 0;
+    socklen_t bytes = sizeof listens;
+    sockaddr_in address{};
+    socklen_t address_bytes = sizeof address;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0 &&
+        listens != 0 &&
+        ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &address_bytes) == 0 &&
+        address.sin_family == AF_INET)
+      return ntohs(address.sin_port);
+  }
+  return 0;
+}
+
+/// Another program has got the port of a dead rank, and accepts connections there in silence.
+TEST(ShrinkOfLocalRanks, knows_that_a_process_has_ended_whatever_listens_at_its_port) {
+  constexpr std::uint32_t ranks = 4;
+  for (const std::uint32_t dead : {0u, 2u}) {
+    const test::SharedCount ready, port, taken;
+    detail::Descriptor stranger;
+    const auto take_port = [&] {
+      stranger = detail::Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const int yes = 1;
+      (void)::setsockopt(stranger.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      const sockaddr_in address = test::loopback(static_cast<std::uint16_t>(port.number()));
+      return ::bind(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
+                 0 &&
+             ::listen(stranger.get(), 64) == 0;
+    };
+    const auto results =
+        run_local({.rank_count = ranks,
+                   .on_started =
+                       [&](const std::vector<pid_t>& processes) {
+                         if (!ready.comes_to(ranks)) return;
+                         ::kill(processes[dead], SIGKILL);
+                         bool is_taken = false;
+                         for (int pause = 0; !is_taken && pause < 10'000; ++pause) {
+                           std::this_thread::sleep_for(1ms);
+                           is_taken = take_port();
+                         }
+                         EXPECT_TRUE(is_taken);
+                         taken.add();
+                       }},
+                  [&](Exchange& exchange) {
+                    Judge judge(exchange.self());
+                    const std::uint32_t self = index_of(exchange.self());
+                    Context context(shrinkable_on(exchange, 2));
+                    Communicator communicator(context, exchange);
+                    expect_sound(judge, communicator, self, all_of(ranks), "before");
+                    if (self == dead)
+                      for (std::uint16_t count = port_listened_at(); count > 0; --count) port.add();
+                    ready.add();
+                    judge.expect(call_until_failure(communicator, self), "no failure was met");
+                    judge.expect(taken.comes_to(1), "nobody has taken the port");
+                    Communicator survivors = communicator.shrink(20s);
+                    expect_sound(judge, survivors, self, all_of(ranks) & ~(1u << dead), "after");
+                    return judge.verdict();
+                  });
+    std::vector<int> codes(ranks, 0);
+    codes[dead] = 1000 + SIGKILL;
+    EXPECT_EQ(codes_of(results), codes) << "dead: " << dead;
+  }
 }
 
 /// Buffers of the failed operation are registered no longer when a neighbour may still write them,

@@ -2,19 +2,28 @@
 // does not come is named, and met when it comes.
 #include "bootstrap/reunion.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "bootstrap/socket.hpp"
 #include "bootstrap/tcp_exchange.hpp"
 #include "tutti/detail/clock.hpp"
+#include "tutti/status.hpp"
 
 namespace tutti::bootstrap {
 namespace {
@@ -34,7 +43,7 @@ Places places_of(std::size_t count, std::vector<MeetingCard>* known = nullptr) {
   std::vector<MeetingCard> cards;
   for (std::size_t rank = 0; rank < count; ++rank) {
     places.push_back(std::make_unique<MeetingPlace>(true));
-    cards.push_back(places.back()->card());
+    cards.push_back(places.back()->card(Rank{static_cast<std::uint32_t>(rank)}));
   }
   for (std::size_t rank = 0; rank < count; ++rank)
     places[rank]->know(cards, Rank{static_cast<std::uint32_t>(rank)});
@@ -42,15 +51,71 @@ Places places_of(std::size_t count, std::vector<MeetingCard>* known = nullptr) {
   return places;
 }
 
+Deadline in(Timeout timeout) {
+  return Deadline::after(timeout, detail::MonotonicClock::read());
+}
+
+Address place_of(const MeetingCard& card) {
+  Address place;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = card.port;
+  std::memcpy(&address.sin_addr, card.address.data(), sizeof address.sin_addr);
+  std::memcpy(&place.storage, &address, sizeof address);
+  place.bytes = sizeof address;
+  return place;
+}
+
+/// Another program that has got the port of a rank that is gone.  It accepts connections, as its
+/// kernel does, and says `words` on each of them.
+class Stranger {
+ public:
+  explicit Stranger(const MeetingCard& card, std::string words = "")
+      : listener_(listen_at(std::vector{place_of(card)}, "the test's port")),
+        words_(std::move(words)) {
+    if (words_.empty()) return;
+    thread_ = std::thread([this] {
+      std::vector<UnsharedDescriptor> clients;
+      while (!ends_) {
+        if (UnsharedDescriptor client = UnsharedDescriptor::made_by([&] {
+              return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            })) {
+          std::size_t sent = 0;
+          (void)send_some(client.get(), std::as_bytes(std::span(words_)), sent);
+          clients.push_back(std::move(client));
+        }
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  ~Stranger() {
+    ends_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  UnsharedDescriptor listener_;
+  std::string words_;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
 struct Ending {
-  std::vector<Rank> ranks;
+  std::vector<Rank> ranks;  // who has come, or who is missing
   bool has_met = false;
   std::vector<std::uint32_t> gathered;  // over the exchange: which rank each was before
 };
 
-Ending meet(MeetingPlace& place, std::uint32_t rank, Timeout timeout) {
-  MeetingPlace::Met met = place.meet(Deadline::after(timeout, detail::MonotonicClock::read()), 10s);
-  Ending ending{.ranks = met.ranks, .has_met = met.exchange != nullptr, .gathered = {}};
+Ending meet(MeetingPlace& place, std::uint32_t rank, Timeout timeout,
+            std::span<const Rank> ended = {}) {
+  MeetingPlace::Met met = place.meet(in(timeout), 10s, ended);
+  EXPECT_NE(met.present.empty(), met.missing.empty());
+  EXPECT_EQ(met.present.empty(), met.exchange == nullptr);
+  Ending ending{.ranks = met.exchange ? met.present : met.missing,
+                .has_met = met.exchange != nullptr,
+                .gathered = {}};
   if (!met.exchange) return ending;
   ending.gathered.resize(met.exchange->rank_count());
   met.exchange->allgather(std::as_bytes(std::span(&rank, 1)),
@@ -59,14 +124,15 @@ Ending meet(MeetingPlace& place, std::uint32_t rank, Timeout timeout) {
 }
 
 /// The ranks that have a place meet, each in a thread, one 20 ms after another.
-std::vector<Ending> meet_all(Places& places, Timeout timeout, bool lowest_is_last = false) {
+std::vector<Ending> meet_all(Places& places, Timeout timeout, bool lowest_is_last = false,
+                             const std::vector<Rank>& ended = {}) {
   std::vector<Ending> endings(places.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::size_t rank = lowest_is_last ? places.size() - 1 - i : i;
     if (!places[rank]) continue;
     threads.emplace_back([&, rank] {
-      endings[rank] = meet(*places[rank], static_cast<std::uint32_t>(rank), timeout);
+      endings[rank] = meet(*places[rank], static_cast<std::uint32_t>(rank), timeout, ended);
     });
     std::this_thread::sleep_for(20ms);
   }
@@ -143,15 +209,8 @@ TEST(Reunion, strangers_in_the_queue_do_no_harm) {
   std::vector<UnsharedDescriptor> strangers;
   for (const MeetingCard& card : cards)
     for (int i = 0; i < 40; ++i) {
-      Address place;
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_port = card.port;
-      std::memcpy(&address.sin_addr, card.address.data(), sizeof address.sin_addr);
-      std::memcpy(&place.storage, &address, sizeof address);
-      place.bytes = sizeof address;
-      strangers.push_back(
-          connect_to({&place, 1}, Deadline::after(5s, detail::MonotonicClock::read())));
+      const Address place = place_of(card);
+      strangers.push_back(connect_to({&place, 1}, in(5s)));
       ASSERT_TRUE(strangers.back());
       std::size_t sent = 0;
       const char text[] = "GET / HTTP/1.1\r\n\r\n";
@@ -161,6 +220,60 @@ TEST(Reunion, strangers_in_the_queue_do_no_harm) {
   expect_met(meet_all(places, 10s), {0, 1, 2});
   places[0].reset();
   expect_met(meet_all(places, 10s), {1, 2});
+}
+
+/// A leader whose own time is up ends nobody else's call: who has more time meets it when it comes
+/// again.
+TEST(Reunion, a_leader_that_gives_up_earlier_is_waited_for) {
+  Places places = places_of(3);
+  std::vector<Ending> endings(3);
+  std::thread patient([&] { endings[1] = meet(*places[1], 1, 10s); });
+  const Ending first = meet(*places[0], 0, 100ms);
+  EXPECT_FALSE(first.has_met);
+  EXPECT_EQ(first.ranks, ranks_of({2}));
+  std::this_thread::sleep_for(50ms);
+  std::thread late([&] { endings[2] = meet(*places[2], 2, 10s); });
+  endings[0] = meet(*places[0], 0, 10s);
+  patient.join();
+  late.join();
+  expect_met(endings, {0, 1, 2});
+}
+
+/// Whoever gets the port of a rank that was left out, it is not taken for that rank again.
+TEST(Reunion, a_port_that_changes_hands_after_a_meeting_holds_up_nobody) {
+  for (const std::uint32_t gone : {0u, 2u}) {
+    std::vector<MeetingCard> cards;
+    Places places = places_of(3, &cards);
+    places[gone].reset();
+    const std::initializer_list<std::uint32_t> left = {gone == 0 ? 1u : 0u, gone == 0 ? 2u : 1u};
+    expect_met(meet_all(places, 10s), left);
+    const Stranger stranger(cards[gone]);
+    expect_met(meet_all(places, 10s), left);
+  }
+}
+
+/// Before the first meeting only what is known of its process tells that a rank is gone whose port
+/// another program has, unless that program says something.
+TEST(Reunion, a_port_that_changes_hands_before_is_that_of_a_rank_that_is_stopped) {
+  for (const std::uint32_t gone : {0u, 2u}) {
+    std::vector<MeetingCard> cards;
+    Places places = places_of(3, &cards);
+    places[gone].reset();
+    const std::uint32_t first = gone == 0 ? 1 : 0, second = gone == 0 ? 2 : 1;
+    {
+      const Stranger stranger(cards[gone]);
+      const std::vector<Ending> endings = meet_all(places, 200ms);
+      for (const std::uint32_t rank : {first, second}) {
+        EXPECT_FALSE(endings[rank].has_met);
+        EXPECT_EQ(endings[rank].ranks, ranks_of({gone}));
+      }
+      expect_met(meet_all(places, 10s, false, ranks_of({gone})), {first, second});
+    }
+    const Stranger stranger(cards[gone], "220 ready\r\n");
+    for (std::size_t rank = 0; rank < 3; ++rank)  // what they have found out is forgotten
+      if (places[rank]) places[rank]->know(cards, Rank{static_cast<std::uint32_t>(rank)});
+    expect_met(meet_all(places, 10s), {first, second});
+  }
 }
 
 /// A place that other ranks have is refused at the port of this one, as any other secret is.
@@ -173,21 +286,96 @@ TEST(Reunion, ranks_of_another_communicator_are_not_met) {
   places[1]->know(cards, Rank{1});
   std::vector<Ending> endings(2);
   std::thread other([&] { (void)meet(*others[0], 0, 500ms); });
-  endings[1] = meet(*places[1], 1, 300ms);
-  other.join();
-  // It cannot tell whether its rank 0 is there until the port refuses connections.
-  EXPECT_FALSE(endings[1].has_met);
-  others[0].reset();
   endings[1] = meet(*places[1], 1, 10s);
+  other.join();
   EXPECT_TRUE(endings[1].has_met);
   EXPECT_EQ(endings[1].ranks, ranks_of({1}));
+}
+
+/// Only rank 0's secret is used, so only that one is sent.
+TEST(Reunion, one_secret_is_sent) {
+  const MeetingPlace place(true);
+  EXPECT_NE(place.card(Rank{0}).secret, MeetingCard{}.secret);
+  EXPECT_EQ(place.card(Rank{1}).secret, MeetingCard{}.secret);
+}
+
+/// Ranks of two networks, such as containers of two hosts, may have one address: then each would
+/// connect to itself.
+TEST(Reunion, one_address_in_two_networks_is_refused) {
+  MeetingPlace place(true);
+  std::vector<MeetingCard> cards(3, place.card(Rank{0}));
+  EXPECT_NE(cards[0].network, 0u);
+  EXPECT_NO_THROW(place.know(cards, Rank{0}));
+  cards[1].network = 0;  // not known
+  EXPECT_NO_THROW(place.know(cards, Rank{0}));
+  cards[2].network ^= 2;
+  try {
+    place.know(cards, Rank{0});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_TRUE(std::string(error.what())
+                    .starts_with("ranks 0 and 2 are in different networks, and both have the "
+                                 "address 127.0.0.1, "))
+        << error.what();
+  }
+  cards[2].address = {127, 0, 0, 2};
+  EXPECT_NO_THROW(place.know(cards, Rank{0}));
+}
+
+/// A rank that cannot open a socket says that, and does not blame the leader.
+TEST(Reunion, a_rank_without_descriptors_says_so) {
+  Places places = places_of(2);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::string text;
+  try {
+    (void)places[1]->meet(in(50ms), 10s);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::system);
+    EXPECT_EQ(error.system_errno(), EMFILE);
+    text = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(text.starts_with("this rank cannot connect to rank 0: ")) << text;
+}
+
+/// The number of connections that wait in the queue of a port.
+std::size_t queue_at(const MeetingCard& card) {
+  std::ifstream sockets("/proc/net/tcp");
+  char wanted[16];
+  std::snprintf(wanted, sizeof wanted, ":%04X", static_cast<unsigned>(ntohs(card.port)));
+  for (std::string line; std::getline(sockets, line);) {
+    // sl local remote state tx:rx, where rx is the queue of a socket that listens (state 0A)
+    std::istringstream words(line);
+    std::string number, local, remote, state, queues;
+    words >> number >> local >> remote >> state >> queues;
+    if (state == "0A" && local.ends_with(wanted))
+      return std::stoul(queues.substr(queues.find(':') + 1), nullptr, 16);
+  }
+  ADD_FAILURE() << "nobody listens at the port";
+  return 0;
+}
+
+/// Connections that only looked whether a rank is there do not stay in its queue, which has an end.
+TEST(Reunion, a_queue_can_be_emptied_between_meetings) {
+  std::vector<MeetingCard> cards;
+  Places places = places_of(2, &cards);
+  const Address place = place_of(cards[1]);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(connect_to({&place, 1}, in(5s)));
+  EXPECT_EQ(queue_at(cards[1]), 3u);
+  places[1]->empty_queue();
+  EXPECT_EQ(queue_at(cards[1]), 0u);
+  expect_met(meet_all(places, 10s), {0, 1});
 }
 
 /// A firewall that refuses connections is noticed before any rank is taken for gone.
 TEST(Reunion, a_host_that_refuses_connections_is_an_obstacle) {
   std::vector<MeetingCard> cards;
   Places places = places_of(3, &cards);
-  const Deadline soon = Deadline::after(5s, detail::MonotonicClock::read());
+  const Deadline soon = in(5s);
   EXPECT_EQ(places[0]->obstacle(soon), "");  // all are of one host
   cards[2].address = {127, 0, 0, 2};         // where nobody listens
   places[0]->know(cards, Rank{0});

@@ -2,6 +2,8 @@
 #include "runtime/watched_exchange.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
@@ -45,6 +47,32 @@ TEST(WatchedExchange, announces_the_incident_that_was_first_on_its_host) {
     ASSERT_EQ(channel.announced.size(), 1u);
     EXPECT_EQ(channel.announced[0].rank, Rank{1});
   }
+}
+
+/// A process that has ended has ended for good, also if its rank had left before.
+TEST(WatchedExchange, knows_which_processes_have_ended) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)::pause();
+    ::_exit(0);
+  }
+  SlowChannel channel(0);
+  WatchedExchange first(channel, 73);
+  WatchedRank own{.host = bootstrap::host_identity(), .process = ::getpid(), .card = first.card()};
+  WatchedRank other = own;
+  other.process = child;
+  other.card = {};
+  bootstrap::ProcessWatches watches;
+  first.watch(std::vector{own, other}, watches);
+  EXPECT_FALSE(first.has_ended(Rank{0}));
+  EXPECT_FALSE(first.has_ended(Rank{1}));
+  ::kill(child, SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(first.has_ended(Rank{0}));
+  EXPECT_TRUE(first.has_ended(Rank{1}));
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(first.has_ended(Rank{1}));
 }
 
 }  // namespace

@@ -84,6 +84,26 @@ TEST(Connections, abandoned_ones_make_room) {
   EXPECT_EQ(connections.completion_queues().all().size(), 2u);
 }
 
+/// Whether there is an orderly end depends on what there is at that time: not on failures whose
+/// connections have gone or whose ranks have met again.
+TEST(Connections, remember_a_failure_until_they_are_forgotten_or_their_ranks_have_met_again) {
+  Device device;
+  Connections connections(device.port, device.domain.get(), {});
+  for (const std::uint64_t process : processes(1, 4)) (void)connections.to(process);
+  EXPECT_FALSE(connections.has_met_failure());
+  connections.note_failure(processes(10, 4), true);  // to none of which there is a connection
+  EXPECT_FALSE(connections.has_met_failure());
+  connections.note_failure(processes(1, 3), true);
+  EXPECT_TRUE(connections.has_met_failure());
+  connections.forget(processes(2, 1));
+  connections.note_failure(processes(1, 1), false);
+  EXPECT_TRUE(connections.has_met_failure()) << "the third";
+  connections.forget(processes(3, 1));
+  EXPECT_FALSE(connections.has_met_failure());
+  (void)connections.to(3);
+  EXPECT_FALSE(connections.has_met_failure()) << "another one to that process";
+}
+
 /// Two fabrics that know each other by `many` names, so that each has as many connections.
 struct Crowd {
   Crowd() {
