@@ -210,7 +210,8 @@ TEST(Bits, identical_sums_are_in_rank_order) {
                                                    .target = &target,
                                                    .element_count = 1,
                                                    .reduction = sum_of_doubles(),
-                                                   .per_round = {4}});
+                                                   .per_round = {4},
+                                                   .algorithm = Algorithm::recursive_multiplying});
     if (operation.start() != Status::ok || operation.wait(60s) != Status::ok) return 1;
     const double expected = values[0] + (values[1] + (values[2] + (values[3] + values[4])));
     return std::bit_cast<std::uint64_t>(target) == std::bit_cast<std::uint64_t>(expected) ? 0 : 2;

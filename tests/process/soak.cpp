@@ -170,7 +170,8 @@ struct Footprint {
   std::string beyond(const Footprint& before) const {
     // A word for each operation so far, of which there are some 4,000, with room for a vector that
     // doubles; and what the allocator keeps.
-    constexpr std::size_t heap_allowed = 128u << 10, pages_allowed = 1u << 20;
+    constexpr std::size_t heap_allowed = 128u << 10;
+    [[maybe_unused]] constexpr std::size_t pages_allowed = 1u << 20;
     // Room for a block or two of operations that were destroyed before their receivers had read
     // everything.  A block lost each time that all are made again would add up to more.
     constexpr std::size_t gap_allowed = 16u << 10;
