@@ -185,8 +185,8 @@ Finding call_of(const CollectiveRequest& request, const Topology& topology) {
 }
 
 /// The network as ranks of a single node that share CPUs see it: a message is seen when the
-/// scheduler lets its receiver run again.  Measured with 4 and 8 ranks on 2 CPUs, each further round
-/// takes 0.75 us for each rank (docs/performance.md).
+/// scheduler lets its receiver run again.  Measured with 4 and 8 ranks on 2 CPUs, each further
+/// round takes 0.75 us for each rank (docs/performance.md).
 plan::Network by_turns(plan::Network network, const Topology& topology) {
   constexpr plan::Picoseconds turn = 750'000;
   constexpr std::uint32_t ranks_max = 16;  // more were not measured
