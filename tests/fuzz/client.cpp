@@ -85,7 +85,7 @@ void be_rank(const std::string& rendezvous, bool again) {
       const auto met = TcpExchange::attend(
           {.self = Rank{1}, .places = places, .secret = secret, .leader = Rank{0}, .linger = 1s},
           Deadline::after(20ms, detail::MonotonicClock::read()));
-      promise(met.exchange == nullptr || met.ranks.size() == met.exchange->rank_count(),
+      promise(met.exchange == nullptr || met.present.size() == met.exchange->rank_count(),
               "who has come are the ranks of the exchange");
       if (met.exchange) use(*met.exchange);
       return;
