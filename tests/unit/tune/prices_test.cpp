@@ -144,8 +144,7 @@ TEST(Prices, of_whole_payloads_in_lanes_are_what_they_take) {
           const double quotient = static_cast<double>(time) / static_cast<double>(rival.cost());
           EXPECT_GE(quotient, 0.85)
               << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
-          EXPECT_LE(quotient, 1.2)
-              << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
+          EXPECT_LE(quotient, 1.2) << preset << ' ' << nodes << ' ' << bytes << ' ' << rival.name();
           ++seen;
         }
         EXPECT_GT(seen, 0u) << preset << ' ' << nodes << ' ' << bytes;
