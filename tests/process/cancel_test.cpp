@@ -9,13 +9,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <tutti/tutti.hpp>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "support/collective_jobs.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
+#include "support/number_options.hpp"
 #include "support/operators.hpp"
 
 namespace tutti {
@@ -487,14 +486,6 @@ INSTANTIATE_TEST_SUITE_P(Cancel, EveryCollective, testing::ValuesIn(settings()))
 
 int main(int count, char** values) {
   testing::InitGoogleTest(&count, values);
-  for (int i = 1; i < count; ++i) {
-    const std::string_view word = values[i];
-    const auto read = [&](std::string_view name, unsigned& number) {
-      if (word.starts_with(name))
-        std::from_chars(word.data() + name.size(), word.data() + word.size(), number);
-    };
-    read("--runs=", tutti::runs);
-    read("--seed=", tutti::seed);
-  }
+  tutti::test::read_options(count, values, {{"--runs", tutti::runs}, {"--seed", tutti::seed}});
   return RUN_ALL_TESTS();
 }

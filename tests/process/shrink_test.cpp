@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -21,7 +20,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/tutti.hpp>
@@ -29,6 +27,7 @@
 
 #include "support/device.hpp"
 #include "support/jobs.hpp"
+#include "support/number_options.hpp"
 
 namespace tutti {
 namespace {
@@ -690,14 +689,6 @@ TEST(ShrinkChaos, survivors_go_on_whoever_dies_and_whenever) {
 
 int main(int count, char** values) {
   testing::InitGoogleTest(&count, values);
-  for (int i = 1; i < count; ++i) {
-    const std::string_view word = values[i];
-    const auto read = [&](std::string_view name, unsigned& number) {
-      if (word.starts_with(name))
-        std::from_chars(word.data() + name.size(), word.data() + word.size(), number);
-    };
-    read("--runs=", tutti::runs);
-    read("--seed=", tutti::seed);
-  }
+  tutti::test::read_options(count, values, {{"--runs", tutti::runs}, {"--seed", tutti::seed}});
   return RUN_ALL_TESTS();
 }

@@ -239,7 +239,7 @@ TEST(Reunion, a_leader_that_gives_up_earlier_is_waited_for) {
   expect_met(endings, {0, 1, 2});
 }
 
-/// Whoever gets the port of a rank that was left out, it is not taken for that rank again.
+/// A listener that gets the port of a rank which was left out is not taken for that rank.
 TEST(Reunion, a_port_that_changes_hands_after_a_meeting_holds_up_nobody) {
   for (const std::uint32_t gone : {0u, 2u}) {
     std::vector<MeetingCard> cards;
