@@ -211,14 +211,34 @@ template <int lanes>
                                          std::size_t count) noexcept {
   add_all<4>(total, values, count);
 }
+[[gnu::target("avx512f")]] void add_by_eight(ExactSum& total, const double* values,
+                                             std::size_t count) noexcept {
+  add_all<8>(total, values, count);
+}
 #endif
 
-void add_values(ExactSum& total, const double* values, std::size_t count) noexcept {
+/// The most values that this CPU cuts with one instruction.
+int widest() noexcept {
 #if defined(__x86_64__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2) return add_by_four(total, values, count);
+  static const int lanes = __builtin_cpu_supports("avx512f") ? 8
+                           : __builtin_cpu_supports("avx2")  ? 4
+                                                             : 2;
+  return lanes;
+#else
+  return 2;
+#endif
+}
+
+void add_values(int lanes, ExactSum& total, const double* values, std::size_t count) noexcept {
+#if defined(__x86_64__)
+  if (lanes == 8) return add_by_eight(total, values, count);
+  if (lanes == 4) return add_by_four(total, values, count);
 #endif
   add_by_two(total, values, count);
+}
+
+void add_values(ExactSum& total, const double* values, std::size_t count) noexcept {
+  add_values(widest(), total, values, count);
 }
 
 /// Rounds to nearest and keeps subnormals while it lives, whatever the caller has set.  What it is
@@ -416,11 +436,14 @@ float ExactSum::value_as_float() const noexcept {
   return rounded<float>(*this);
 }
 
+int runtime::widest_lanes() noexcept {
+  return widest();
+}
+
 void runtime::add_by(int lanes, ExactSum& total, std::span<const double> values) noexcept {
   const UsualArithmetic usual;
   if (lanes == 1) return add_each(total, values.data(), values.size());
-  if (lanes == 2) return add_by_two(total, values.data(), values.size());
-  add_values(total, values.data(), values.size());
+  add_values(lanes, total, values.data(), values.size());
 }
 
 Reduction exact_addition() noexcept {

@@ -6,7 +6,10 @@
 
 namespace tutti::runtime {
 
-/// Adds in vectors of 1 or 2 values, or of as many as this CPU takes; the bytes are the same.
+/// The most values that this CPU adds at once: 2, 4 or 8.
+int widest_lanes() noexcept;
+
+/// Adds in vectors of 1, 2, 4 or 8 values, of at most widest_lanes(); the bytes are the same.
 void add_by(int lanes, ExactSum& total, std::span<const double> values) noexcept;
 
 }  // namespace tutti::runtime
