@@ -191,8 +191,12 @@ struct Board {
   std::atomic<std::uint32_t> has_given_up = 0;         // in place of a completion error
   std::atomic<std::uint32_t> done = 0;
 
-  void happens_now() {
-    happened_at_ns = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
+  void happens_now() { happens_by(Clock::now()); }
+  void happens_by(Clock::time_point moment) {
+    const std::int64_t at_ns = std::chrono::nanoseconds(moment.time_since_epoch()).count();
+    for (std::int64_t known = happened_at_ns;
+         known < at_ns && !happened_at_ns.compare_exchange_weak(known, at_ns);) {
+    }
   }
 };
 
@@ -220,6 +224,7 @@ class Player {
     opened_at_ = Clock::now();
     context_.emplace(options);
     communicator_.emplace(*context_, exchange);
+    if (script.event == Event::link_down) board.happens_by(opened_at_ + link_down_from);
     const test::EveryCollective::Wanted wanted{.seed = script.seed,
                                                .count = script.all_at_once ? 12u : 8u,
                                                .with_ssp = script.event != Event::leave,
@@ -240,6 +245,7 @@ class Player {
     found_.at_ns = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
     found_.lateness_ns = wait_.lateness().count();
     if (!has_gone_) {
+      note_connections();  // on a slow network, a link may go down before all have begun
       const Communicator& failed =
           communicator_->failure().status != Status::ok || !second_ ? *communicator_ : *second_;
       found_.peer = index_of(failed.failure().peer);
@@ -253,17 +259,14 @@ class Player {
 
  private:
   void begin() {
-    if (script_.event == Event::link_down) {
-      const std::int64_t down_at =
-          std::chrono::nanoseconds((opened_at_ + link_down_from).time_since_epoch()).count();
-      for (std::int64_t known = board_.happened_at_ns;
-           known < down_at && !board_.happened_at_ns.compare_exchange_weak(known, down_at);) {
-      }
-    }
-    for (std::uint32_t rank = 0; rank < script_.ranks; ++rank)
-      if (may_be_connected(rank)) found_.connected |= 1u << rank;
+    note_connections();
     begun_at_ = Clock::now();
     ++board_.begun;
+  }
+
+  void note_connections() {
+    for (std::uint32_t rank = 0; rank < script_.ranks; ++rank)
+      if (may_be_connected(rank)) found_.connected |= 1u << rank;
   }
 
   bool may_be_connected(std::uint32_t rank) {
@@ -419,7 +422,7 @@ std::uint16_t port_of_this_job() {
 void disturb(const Script& script, Board& board, const std::vector<pid_t>& processes) {
   const auto patience_ends = Clock::now() + 40s;
   while (board.begun < script.ranks) {
-    if (Clock::now() > patience_ends) return;  // they say why themselves
+    if (board.done > 0 || Clock::now() > patience_ends) return;  // they say why themselves
     std::this_thread::sleep_for(1ms);
   }
   std::thread stopping([&] {
