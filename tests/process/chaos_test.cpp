@@ -34,12 +34,14 @@
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
 #include "support/patient_wait.hpp"
+#include "support/sceneries.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::microseconds;
+using test::Meeting;
 using Clock = std::chrono::steady_clock;
 
 // A sample in which everything happens.  This process plays every `jobs`-th run from `job` on.
@@ -69,7 +71,6 @@ constexpr const char* event_names[] = {"is killed", "gives up", "leaves", "has a
 enum class Trouble { none, stop, slow_network, link_down_and_up };
 constexpr const char* trouble_names[] = {"", ", a rank is stopped", ", the network is slow",
                                          ", a link goes down and up"};
-enum class Meeting { local, tcp, mute };
 constexpr const char* meeting_names[] = {"locally", "over TCP", "without a side channel"};
 
 template <class T>
@@ -490,12 +491,8 @@ void play(unsigned of) {
         const auto before = test::HeldResources::now();
         Found found;
         {
-          test::MuteExchange mute(local);
-          const auto tcp = script.meeting == Meeting::tcp
-                               ? test::meet_over_tcp(index_of(local.self()), script.ranks, port)
-                               : nullptr;
-          Exchange& exchange = tcp ? *tcp : script.meeting == Meeting::mute ? mute : local;
-          Player player(exchange, script, board);
+          const test::Met met(script.meeting, local, port);
+          Player player(*met, script, board);
           found = player.play();
         }
         if (const std::string more = test::HeldResources::now().beyond(before); !more.empty())
