@@ -1,10 +1,10 @@
 /* Collectives of blocks, and scans: of predefined types, and of types by which ranks lay out one
  * signature in different ways, in place and not, for all roots, with counts that vary, of users'
  * operators, on parts of the world; first left to MPI and then taken.  The results are right. */
-#include <stddef.h>
 #include <string.h>
 
 #include "check.h"
+#include "composition.h"
 
 enum { calls = 6 /* the first three are left to MPI */, ranks_max = 8, elements = 5 };
 static MPI_Comm communicator;
@@ -660,34 +660,8 @@ static void mistakes(void) {
 
 /* ---- Reductions -------------------------------------------------------------------------------
  */
-/* a -> b a + c of two maps, which does not commute. */
-typedef struct {
-  double b, c;
-  float unused; /* and a gap behind it */
-} map;
 static MPI_Datatype map_type;
 static MPI_Op composition;
-static void compose(void* left, void* right, int* count, MPI_Datatype* type) {
-  (void)type;
-  const map* first = left;
-  map* second = right;
-  for (int i = 0; i < *count; ++i) {
-    second[i].c = second[i].b * first[i].c + second[i].c;
-    second[i].b = second[i].b * first[i].b;
-  }
-}
-
-static void make_composition(void) {
-  MPI_Datatype type;
-  const int lengths[] = {2, 1};
-  const MPI_Aint places[] = {offsetof(map, b), offsetof(map, unused)};
-  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_FLOAT};
-  MPI_Type_create_struct(2, lengths, places, types, &type);
-  MPI_Type_create_resized(type, 0, sizeof(map), &map_type);
-  MPI_Type_free(&type);
-  MPI_Type_commit(&map_type);
-  MPI_Op_create(compose, 0, &composition);
-}
 
 static map map_of(int r, int i) {
   return (map){r % 3 + 2, r + i, 1};
@@ -702,18 +676,6 @@ static map composed(int count, int i) {
     all.b *= next.b;
   }
   return all;
-}
-
-static void fill_gaps(map* maps, int count) {
-  memset(maps, 0x55, (size_t)count * sizeof *maps);
-}
-
-static void check_map(const map* found, const map* expected, const char* what) {
-  unsigned gap = 0;
-  memcpy(&gap, (const char*)found + offsetof(map, unused) + sizeof(float), sizeof gap);
-  CHECK(found->b == expected->b && found->c == expected->c, "%s: %g %g, not %g %g", what, found->b,
-        found->c, expected->b, expected->c);
-  CHECK(gap == 0x55555555, "%s: the gap holds %x", what, gap);
 }
 
 static void reduce_scatters(void) {
@@ -945,7 +907,8 @@ int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
   is_verified = argument_count > 1; /* "by_mpi" */
   make_layouts();
-  make_composition();
+  map_type = type_of_maps();
+  MPI_Op_create(compose, 0, &composition);
   all_of_it(MPI_COMM_WORLD);
   const int world_rank = rank_in(MPI_COMM_WORLD);
   if (ranks_of(MPI_COMM_WORLD) <= 3) {
