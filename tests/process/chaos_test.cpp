@@ -35,6 +35,7 @@
 #include "support/number_options.hpp"
 #include "support/patient_wait.hpp"
 #include "support/sceneries.hpp"
+#include "support/shared.hpp"
 
 namespace tutti {
 namespace {
@@ -473,10 +474,8 @@ void play(unsigned of) {
   SCOPED_TRACE("--seed=" + std::to_string(of) + " --runs=1: " + script.words());
   const std::uint16_t port = script.meeting == Meeting::tcp ? port_of_this_job() : std::uint16_t{0};
   const NetworkFile network(script.network());
-  const detail::Mapping shared(
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-      sizeof(Board));
-  Board& board = *new (shared.data()) Board;
+  const test::Shared<Board> shared;
+  Board& board = *shared;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const auto results = run_local(

@@ -2,7 +2,6 @@
 // the same plan, by the table of rank 0 if they differ, or all refuse with the same words; nobody
 // waits for ever.  Done-when 6 of the tuner.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,12 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <new>
 #include <optional>
 #include <random>
 #include <span>
 #include <string>
-#include <tutti/detail/descriptor.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -27,6 +24,7 @@
 #include "runtime/tuning_agreement.hpp"
 #include "runtime/tuning_table.hpp"
 #include "support/device.hpp"
+#include "support/shared.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"
 #include "verbs/driver.hpp"
@@ -36,27 +34,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a rank has come to; in memory that all ranks share.
+/// What a rank has come to.
 struct Outcome {
   int is_refused;
   char text[1024];   // the refusal, or the plan
   char table[1024];  // which table is in force
 };
 
-class Outcomes {
- public:
-  explicit Outcomes(std::uint32_t ranks)
-      : mapping_(::mmap(nullptr, ranks * sizeof(Outcome), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-                 ranks * sizeof(Outcome)),
-        all_(new (mapping_.data()) Outcome[ranks], ranks) {}
-  Outcome& operator[](std::size_t rank) const { return all_[rank]; }
-  std::span<Outcome> all() const { return all_; }
-
- private:
-  detail::Mapping mapping_;
-  std::span<Outcome> all_;
-};
+using Outcomes = test::Shared<Outcome>;
 
 void put(char (&to)[1024], const std::string& text) {
   std::strncpy(to, text.c_str(), sizeof to - 1);
