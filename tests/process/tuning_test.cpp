@@ -24,6 +24,7 @@
 #include "runtime/tuning_agreement.hpp"
 #include "runtime/tuning_table.hpp"
 #include "support/device.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/shared.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"
@@ -70,27 +71,14 @@ tune::Tuning table_of(const tune::Fingerprint& made_on, plan::PerRound per_round
   return tuning;
 }
 
-/// A directory with what a rank finds; gone at the end.
+/// What each rank finds.
 class Files {
  public:
-  Files() {
-    std::string name = "/tmp/tutti_tuning.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    directory_ = name;
-  }
-  ~Files() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-
   /// The value of XDG_CONFIG_HOME for a rank.
-  std::string home(std::size_t rank) const { return directory_ + "/" + std::to_string(rank); }
+  std::string home(std::size_t rank) const { return folder_.path(std::to_string(rank)); }
   std::string path(std::size_t rank) const { return home(rank) + "/tutti/tuning.json"; }
   void write(std::size_t rank, const std::string& text) const {
-    std::filesystem::create_directories(home(rank) + "/tutti");
-    std::ofstream(path(rank)) << text;
+    folder_.write(std::to_string(rank) + "/tutti/tuning.json", text);
   }
   void make_directory(std::size_t rank) const { std::filesystem::create_directories(path(rank)); }
   void make_pipe(std::size_t rank) const {
@@ -99,7 +87,7 @@ class Files {
   }
 
  private:
-  std::string directory_;
+  test::ScratchFolder folder_;
 };
 
 /// Makes an allreduce of one number as rank `self`, and notes how it will go, or why not.
