@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -96,6 +97,20 @@ class SharedText {
  private:
   Shared<char> letters_{4096};
 };
+
+using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
+                                            const std::function<int(Exchange&)>&);
+/// How ranks are started by a test that is about what they do.  The thread sanitizer does not see
+/// how messages order what two processes do.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool launches_processes = false;
+inline constexpr Launch launch = run_local_threads;
+inline constexpr Launch launches[] = {run_local_threads};
+#else
+inline constexpr bool launches_processes = true;
+inline constexpr Launch launch = run_local;
+inline constexpr Launch launches[] = {run_local_threads, run_local};
+#endif
 
 /// Exit statuses in rank order; 1000 + the signal of a rank that a signal ended.
 inline std::vector<int> codes_of(const std::vector<LocalResult>& results) {
