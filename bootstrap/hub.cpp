@@ -19,6 +19,7 @@
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/handshake.hpp"
+#include "bootstrap/probe.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/thread.hpp"
 #include "bootstrap/wire.hpp"
@@ -110,22 +111,6 @@ struct Member {
   std::vector<std::byte> letters;  // to it, which are not sent yet
 };
 
-// How long to wait before connecting again after a rank has ended the connection, as it does when
-// it empties the queue of its port.  Each pause is twice the one before, up to the last.
-constexpr Timeout probe_pause_first = 5ms;
-constexpr Timeout probe_pause_last = 200ms;
-
-/// A connection to a rank that has not come to a meeting.  Nobody need accept it: the kernel of a
-/// process that still has its port does, also if the process is stopped.
-struct Probe {
-  UnsharedDescriptor socket;
-  bool is_connected = false;
-  bool asks_host = false;  // whether it answers at all: this is a connection to another port
-  Deadline next_attempt = in(Timeout::zero());  // without a socket
-  Timeout next_pause = probe_pause_first;       // after that attempt
-  std::optional<Deadline> silent_until;  // while nothing answers: when to ask the host, or give up
-};
-
 }  // namespace
 
 // Only allocations can throw here, and the limits of wire.hpp keep them small.  Without memory for
@@ -138,10 +123,10 @@ class Hub::Service {
         secret_(options.secret),
         linger_(options.linger),
         ends_quietly_(options.ends_quietly),
-        places_(options.places),
         own_rank_(options.own_rank),
-        members_(options.rank_count),
-        probes_(options.places.size()) {
+        members_(options.rank_count) {
+    for (const Address& place : options.places)
+      probes_.emplace_back(place, options.places[own_rank_]);
     for (std::size_t rank = 0; rank < options.is_gone.size(); ++rank)
       members_[rank].is_gone = options.is_gone[rank];
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
@@ -216,15 +201,11 @@ class Hub::Service {
     }
     const std::size_t connections_end = polled_.size();
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
-      if (is_awaited(rank)) begin_probe(rank);
+      if (is_awaited(rank) && probes_[rank].begin(now()) == Probe::Finding::gone) leave_out(rank);
       if (probes_.empty()) return;  // all that are still there have come
-      Probe& probe = probes_[rank];
-      if (!is_awaited(rank) && probe.socket) probe = {};
-      polled_.push_back({probe.socket.get(),
-                         static_cast<short>(probe.is_connected ? POLLIN : POLLIN | POLLOUT), 0});
-      if (!is_awaited(rank)) continue;
-      if (!probe.socket) wake_by(probe.next_attempt);
-      if (probe.silent_until) wake_by(*probe.silent_until);
+      if (!is_awaited(rank)) probes_[rank].reset();
+      polled_.push_back(probes_[rank].awaited());
+      if (is_awaited(rank)) sleep = std::min(sleep, probes_[rank].sleep_max(now()));
     }
     const int ready = ::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
     if (ready <= 0) {
@@ -251,90 +232,18 @@ class Hub::Service {
            members_[rank].connection == nullptr;
   }
 
-  void begin_probe(std::uint32_t rank) {
-    Probe& probe = probes_[rank];
-    if (probe.socket || !probe.next_attempt.passed(now())) return;
-    probe.is_connected = false;
-    probe.socket = begin_to_connect(places_[rank]);
-    if (!probe.socket) return miss(rank, errno);
-    // The kernel would try for minutes.
-    if (!probe.silent_until && may_vanish(rank))
-      probe.silent_until = in(vanished_after - host_answers_within);
-  }
-
-  /// On this host, no answer means a full queue: the rank is still there.
-  bool may_vanish(std::uint32_t rank) const noexcept {
-    return !are_of_one_host(places_[rank], places_[own_rank_]);
-  }
-
-  /// Nothing has answered at the rank's port for a while.  Its queue may be full, if it is stopped
-  /// or late, or its host may have vanished.
-  void ask_host(std::uint32_t rank) {
-    Probe& probe = probes_[rank];
-    probe.asks_host = true;
-    probe.silent_until = in(host_answers_within);
-    probe.socket = begin_to_connect(elsewhere_at_host_of(places_[rank]));
-    if (!probe.socket) miss(rank, errno);
-  }
-
   /// Handles the entries of polled_ from `from` on, one for each probe; some may have ended since.
   void look_at_probes(std::size_t from) {
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
-      Probe& probe = probes_[rank];
-      if (!is_awaited(rank)) continue;
-      if (probe.silent_until && probe.silent_until->passed(now())) {
-        if (probe.asks_host)
-          leave_out(rank);
-        else
-          ask_host(rank);
-        continue;
-      }
-      const short events = probe.socket ? polled_[from + rank].revents : short{0};
-      if (events == 0) continue;
-      if (probe.is_connected) {
-        std::array<std::byte, 64> ignored{};
-        std::size_t bytes = 0;
-        int error = 0;
-        socklen_t error_bytes = sizeof error;
-        (void)::getsockopt(probe.socket.get(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
-        const Reception reception =
-            error == 0 ? receive_some(probe.socket.get(), ignored, bytes) : Reception::end;
-        // No rank says anything before it is asked: another program has got the port.
-        if (reception == Reception::some)
-          leave_out(rank);
-        else if (reception == Reception::end)
-          miss(rank, error);
-      } else if (const int error = outcome_of_connecting(probe.socket.get()); error != 0) {
-        miss(rank, error);
-      } else if (probe.asks_host) {
-        miss(rank, 0);
-      } else {
-        probe.is_connected = true;
-        probe.silent_until.reset();
-      }
+      if (is_awaited(rank) &&
+          probes_[rank].look(polled_[from + rank].revents, now()) == Probe::Finding::gone)
+        leave_out(rank);
     }
-  }
-
-  /// Ends a probe.  Its rank is gone only if nobody listens at its port any more, or if its host
-  /// has stopped answering; else the hub connects again.
-  void miss(std::uint32_t rank, int error) {
-    Probe& probe = probes_[rank];
-    const bool has_vanished = probe.asks_host
-                                  ? error != 0 && error != ECONNREFUSED && !is_own_shortage(error)
-                                  : probe.is_connected && error == ETIMEDOUT && may_vanish(rank);
-    const bool is_refused = !probe.asks_host && error == ECONNREFUSED;
-    if (is_refused || has_vanished) return leave_out(rank);
-    if (probe.asks_host) probe.silent_until.reset();  // the host has answered
-    probe.socket = UnsharedDescriptor();
-    probe.is_connected = false;
-    probe.asks_host = false;
-    probe.next_attempt = in(probe.next_pause);
-    probe.next_pause = std::min(2 * probe.next_pause, probe_pause_last);
   }
 
   void leave_out(std::uint32_t rank) {
     members_[rank].is_gone = true;
-    probes_[rank] = {};
+    probes_[rank].reset();
     welcome_if_complete();
   }
 
@@ -441,7 +350,7 @@ class Hub::Service {
         Member& member = members_[rank];
         if (member.connection == nullptr || !member.connection->lost) continue;
         member.connection = nullptr;
-        if (!joined_ && rank < probes_.size()) probes_[rank] = {};
+        if (!joined_ && rank < probes_.size()) probes_[rank].reset();
         // While ranks are joining its place is simply free again: the rank may have been restarted.
         if (joined_ && !member.left) {
           announce({static_cast<std::uint32_t>(Incident::Kind::died), rank});
@@ -825,7 +734,6 @@ class Hub::Service {
   decltype(wire::Challenge::job) job_{};
   Timeout linger_;
   bool ends_quietly_;
-  std::vector<Address> places_;  // of a meeting of those that are still there
   std::uint32_t own_rank_;       // of the rank whose hub it is
   std::vector<Member> members_;  // by rank
   std::vector<Probe> probes_;    // by rank; empty once no rank is awaited, or if all have to come

@@ -32,6 +32,7 @@ if(TARGET tutti-bench)
   tutti_test(process_network_probes LABEL process TIMEOUT 120 SERIAL
     SOURCES network_probes_test.cpp
     LINK tutti_bench tutti_tune tutti_plan tutti_verbs tutti_bootstrap)
+  target_include_directories(process_network_probes PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 
   tutti_test(process_device_stress LABEL process SOURCES device_stress_test.cpp
     LINK tutti_bench tutti_tune tutti_verbs tutti_bootstrap)

@@ -330,10 +330,7 @@ int exercise(Exchange& exchange, const Task& task) {
   return std::min(wrong, 200);
 }
 
-using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
-                                            const std::function<int(Exchange&)>&);
-
-void expect_right(const Task& task, Launch launch) {
+void expect_right(const Task& task, test::Launch launch) {
   const auto results = launch({.rank_count = task.shape.rank_count},
                               [&](Exchange& exchange) { return exercise(exchange, task); });
   EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count))
@@ -484,7 +481,7 @@ int exercise_many(Exchange& exchange, const Task& task) {
 }
 
 TEST(Blocks, of_many_nodes_are_passed_on) {
-  const auto expect = [](const Task& task, Launch launch) {
+  const auto expect = [](const Task& task, test::Launch launch) {
     const auto results = launch({.rank_count = task.shape.rank_count},
                                 [&](Exchange& exchange) { return exercise_many(exchange, task); });
     EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count))
@@ -624,7 +621,7 @@ int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
 }
 
 TEST(Blocks, long_ones_are_passed_on_in_pieces) {
-  const auto expect = [](const Task& task, Launch launch) {
+  const auto expect = [](const Task& task, test::Launch launch) {
     for (const bool in_place : {false, true}) {
       const auto results = launch({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
         return std::min(exercise_long_ones(exchange, task, in_place), 200);
@@ -764,7 +761,8 @@ TEST(Blocks, typed_forms_count_elements) {
 
 /// 5 ranks fold their parts, 35 halve them: cubes of 32, 2 and 1.
 TEST(Blocks, reduce_scatters_have_the_bits_of_reproducible_allreduces) {
-  const auto expect = [](std::uint32_t rank_count, Launch launch, const std::string& algorithm) {
+  const auto expect = [](std::uint32_t rank_count, test::Launch launch,
+                         const std::string& algorithm) {
     const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
       Context context(options_of(exchange, {.shape = {rank_count}}, 16u << 20));
       Communicator communicator(context, exchange);

@@ -1,7 +1,6 @@
 // Forked ranks of run_local(): how they end, and how the others learn of it.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,12 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <new>
 #include <stdexcept>
 
+#include "support/shared.hpp"
 #include "tcp_ranks.hpp"
 #include "tutti/bootstrap.hpp"
-#include "tutti/detail/descriptor.hpp"
 
 namespace tutti::bootstrap {
 namespace {
@@ -22,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// What the test and its ranks both see.
-struct Shared {
+struct Seen {
   std::atomic<std::uint32_t> ready{0};
   std::atomic<std::uint32_t> heard{0};
   std::atomic<std::int64_t> killed_at_ns{0};
@@ -31,17 +29,8 @@ struct Shared {
 
 class LocalProcesses : public ::testing::Test {
  protected:
-  LocalProcesses()
-      : mapping_(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0),
-                 sizeof(Shared)),
-        shared(*new (mapping_.data()) Shared) {}
-
- private:
-  detail::Mapping mapping_;
-
- protected:
-  Shared& shared;
+  const test::Shared<Seen> memory;
+  Seen& shared = *memory;
 
   /// Kills one rank once all are ready.
   LocalOptions kill_when_ready(std::uint32_t rank_count, std::size_t victim) {

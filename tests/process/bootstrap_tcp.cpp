@@ -2,18 +2,16 @@
 // only starts the processes; the tests are about the news that they receive over TCP.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <new>
 
+#include "support/shared.hpp"
 #include "tcp_ranks.hpp"
 #include "tutti/bootstrap.hpp"
-#include "tutti/detail/descriptor.hpp"
 
 namespace tutti::bootstrap {
 namespace {
@@ -25,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr Timeout busy = 5s;
 
 /// What the test and its ranks both see.
-struct Shared {
+struct Seen {
   std::atomic<std::uint32_t> ready{0};
   std::atomic<std::uint32_t> done{0};
   std::atomic<std::int64_t> signalled_at_ns{0};
@@ -33,17 +31,8 @@ struct Shared {
 
 class TcpProcesses : public ::testing::Test {
  protected:
-  TcpProcesses()
-      : mapping_(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0),
-                 sizeof(Shared)),
-        shared(*new (mapping_.data()) Shared) {}
-
- private:
-  detail::Mapping mapping_;
-
- protected:
-  Shared& shared;
+  const test::Shared<Seen> memory;
+  Seen& shared = *memory;
 
   /// Runs `body` in four processes with a TCP exchange each, and sends `signal` to the victim once
   /// all have met.  A body returns 0 for success; an Error becomes 90.

@@ -35,15 +35,6 @@ using test::RunningCollective;
 unsigned runs = 3;  // --runs=N
 unsigned seed = 1;  // --seed=S
 
-/// The thread sanitizer does not see how messages order what two processes do.
-#if defined(__SANITIZE_THREAD__)
-constexpr auto launch = run_local_threads;
-constexpr bool has_processes = false;
-#else
-constexpr auto launch = run_local;
-constexpr bool has_processes = true;
-#endif
-
 struct Setting {
   std::uint32_t rank_count = 3;
   std::vector<std::uint32_t> ranks_per_node = {1};
@@ -78,7 +69,7 @@ struct Setting {
 
 void run(const Setting& setting, const std::function<int(Exchange&)>& body) {
   SCOPED_TRACE(setting.text());
-  EXPECT_EQ(test::codes_of(launch({.rank_count = setting.rank_count}, body)),
+  EXPECT_EQ(test::codes_of(test::launch({.rank_count = setting.rank_count}, body)),
             std::vector<int>(setting.rank_count));
 }
 
@@ -397,7 +388,7 @@ TEST(Cancel, is_refused_on_all_ranks_when_one_calls_something_else_and_calls_go_
 }
 
 TEST(Cancel, names_a_rank_that_does_not_come) {
-  if (!has_processes) GTEST_SKIP() << "ranks are threads";
+  if (!test::launches_processes) GTEST_SKIP() << "ranks are threads";
   test::SharedCount failed;
   run({.rank_count = 3}, [&](Exchange& exchange) {
     ContextOptions options = Setting{}.options(exchange);
@@ -426,7 +417,7 @@ TEST(Cancel, names_a_rank_that_does_not_come) {
 
 /// The rank dies at different moments of the cancellation.
 TEST(Cancel, fails_when_a_rank_dies_meanwhile) {
-  if (!has_processes) GTEST_SKIP() << "ranks are threads";
+  if (!test::launches_processes) GTEST_SKIP() << "ranks are threads";
   for (const std::vector<std::uint32_t>& nodes : {std::vector<std::uint32_t>{1}, {2, 1}})
     for (unsigned moment = 0; moment < 6; ++moment) {
       const auto codes = test::codes_of(run_local({.rank_count = 3}, [&](Exchange& exchange) {

@@ -34,12 +34,15 @@
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
 #include "support/patient_wait.hpp"
+#include "support/sceneries.hpp"
+#include "support/shared.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::microseconds;
+using test::Meeting;
 using Clock = std::chrono::steady_clock;
 
 // A sample in which everything happens.  This process plays every `jobs`-th run from `job` on.
@@ -69,7 +72,6 @@ constexpr const char* event_names[] = {"is killed", "gives up", "leaves", "has a
 enum class Trouble { none, stop, slow_network, link_down_and_up };
 constexpr const char* trouble_names[] = {"", ", a rank is stopped", ", the network is slow",
                                          ", a link goes down and up"};
-enum class Meeting { local, tcp, mute };
 constexpr const char* meeting_names[] = {"locally", "over TCP", "without a side channel"};
 
 template <class T>
@@ -475,10 +477,8 @@ void play(unsigned of) {
   SCOPED_TRACE("--seed=" + std::to_string(of) + " --runs=1: " + script.words());
   const std::uint16_t port = script.meeting == Meeting::tcp ? port_of_this_job() : std::uint16_t{0};
   const NetworkFile network(script.network());
-  const detail::Mapping shared(
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-      sizeof(Board));
-  Board& board = *new (shared.data()) Board;
+  const test::Shared<Board> shared;
+  Board& board = *shared;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const auto results = run_local(
@@ -493,12 +493,8 @@ void play(unsigned of) {
         const auto before = test::HeldResources::now();
         Found found;
         {
-          test::MuteExchange mute(local);
-          const auto tcp = script.meeting == Meeting::tcp
-                               ? test::meet_over_tcp(index_of(local.self()), script.ranks, port)
-                               : nullptr;
-          Exchange& exchange = tcp ? *tcp : script.meeting == Meeting::mute ? mute : local;
-          Player player(exchange, script, board);
+          const test::Met met(script.meeting, local, port);
+          Player player(*met, script, board);
           found = player.play();
         }
         if (const std::string more = test::HeldResources::now().beyond(before); !more.empty())

@@ -13,12 +13,18 @@
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
+#include "support/sceneries.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
+using test::Meeting;
+using test::Met;
+using test::name_of_scenery;
+using test::port_for;
+using test::Scenery;
 
 unsigned kills = 5;  // --kills=N
 
@@ -51,42 +57,9 @@ struct Finding {
   bool leaves_a_file = false;
 };
 
-enum class Meeting { local, tcp, mute };
-
-/// How the ranks have met, and whether messages between them go through shared memory.
-struct Scenery {
-  Meeting meeting;
-  std::uint32_t ranks_per_node;
-};
-
-std::string name_of(const testing::TestParamInfo<Scenery>& scenery) {
-  const char* const names[] = {"local", "tcp", "mute"};
-  return std::string(names[static_cast<int>(scenery.param.meeting)]) +
-         (scenery.param.ranks_per_node > 1 ? "_nodes" : "");
-}
-
 const auto sceneries = testing::Values(Scenery{Meeting::local, 1}, Scenery{Meeting::tcp, 1},
                                        Scenery{Meeting::mute, 1}, Scenery{Meeting::local, 8},
                                        Scenery{Meeting::tcp, 3}, Scenery{Meeting::mute, 8});
-
-/// The exchange by which the ranks of `local` meet, if it is another one.
-class Met {
- public:
-  Met(Meeting meeting, Exchange& local, std::uint16_t port) : exchange_(local) {
-    if (meeting == Meeting::tcp)
-      other_ = test::meet_over_tcp(index_of(local.self()), local.rank_count(), port);
-    if (meeting == Meeting::mute) other_ = std::make_unique<test::MuteExchange>(local);
-  }
-  Exchange& operator*() const noexcept { return other_ ? *other_ : exchange_; }
-
- private:
-  Exchange& exchange_;
-  std::unique_ptr<Exchange> other_;
-};
-
-std::uint16_t port_for(Meeting meeting) {
-  return meeting == Meeting::tcp ? test::free_port() : std::uint16_t{0};
-}
 
 ContextOptions options_of(const Exchange& exchange, std::uint32_t ranks_per_node) {
   ContextOptions options = test::on_test_device(exchange);
@@ -219,7 +192,7 @@ TEST_P(Kill, every_survivor_names_the_dead_rank_in_time) {
               static_cast<double>(slowest_ns) * 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, sceneries, name_of);
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, sceneries, name_of_scenery);
 
 /// Runs `body` on three ranks with a barrier made.
 std::vector<int> with_barrier(
@@ -393,7 +366,7 @@ TEST_P(Leaving, a_rank_that_leaves_during_a_set_up_is_named_on_every_rank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of);
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of_scenery);
 
 TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
   const test::SharedCount gone, knowing;
@@ -498,9 +471,7 @@ TEST_P(Stopping, a_stopped_rank_is_not_dead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Stopping, testing::Values(Meeting::local, Meeting::mute),
-                         [](const auto& meeting) {
-                           return std::string(meeting.param == Meeting::local ? "local" : "mute");
-                         });
+                         [](const auto& meeting) { return test::name_of(meeting.param); });
 
 }  // namespace
 }  // namespace tutti

@@ -26,6 +26,7 @@
 #include "runtime/first_call.hpp"
 #include "runtime/tuning_append.hpp"
 #include "support/device.hpp"
+#include "support/scratch_folder.hpp"
 #include "tune/file_text.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/soft/soft_clock.hpp"
@@ -280,29 +281,20 @@ TEST(FirstCall, leaves_buffers_alone_ends_in_time_and_is_remembered) {
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
 }
 
-/// A directory for a user's configuration; gone at the end.
+/// A folder for a user's configuration.
 class Home {
  public:
-  Home() {
-    std::string name = "/tmp/tutti_first_call.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    directory_ = name;
-    ::setenv("XDG_CONFIG_HOME", directory_.c_str(), 1);
-  }
-  ~Home() {
-    ::unsetenv("XDG_CONFIG_HOME");
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
+  Home() { ::setenv("XDG_CONFIG_HOME", folder_.path().c_str(), 1); }
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
+  ~Home() { ::unsetenv("XDG_CONFIG_HOME"); }
 
-  std::string file() const { return directory_ + "/tutti/tuning.json"; }
+  std::string file() const { return folder_.path("tutti/tuning.json"); }
   std::string text() const { return tune::text_of_file(file()).value_or(""); }
   tune::Tuning tuning() const { return tune::parse_tuning(text(), file()); }
 
  private:
-  std::string directory_;
+  test::ScratchFolder folder_;
 };
 
 bool says(const Operation& operation, const std::string& words) {

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,11 +15,11 @@
 #include <string>
 #include <tutti/bootstrap.hpp>
 #include <tutti/detail/clock.hpp>
-#include <tutti/detail/descriptor.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 #include <vector>
 
+#include "support/shared.hpp"
 #include "verbs/soft/fabric_model.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -32,22 +31,13 @@ using namespace std::chrono_literals;
 using tune::Probe;
 using tune::Sample;
 
-/// What rank 0 has found, in memory that the parent sees.
+/// What rank 0 has found.
 struct Found {
   std::uint32_t count;
   std::int64_t elapsed_ns;
-  Sample samples[4096];
-};
+  Sample all[4096];
 
-class Shared {
- public:
-  Found* operator->() { return reinterpret_cast<Found*>(mapping_.data()); }
-  std::vector<Sample> samples() { return {(*this)->samples, (*this)->samples + (*this)->count}; }
-
- private:
-  detail::Mapping mapping_{
-      ::mmap(nullptr, sizeof(Found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-      sizeof(Found)};
+  std::vector<Sample> samples() const { return {all, all + count}; }
 };
 
 std::vector<Node> nodes_of(const std::vector<std::uint32_t>& numbers) {
@@ -57,16 +47,16 @@ std::vector<Node> nodes_of(const std::vector<std::uint32_t>& numbers) {
 }
 
 int probe(Exchange& exchange, const std::vector<std::uint32_t>& nodes, Timeout budget,
-          Shared& found) {
+          Found& found) {
   const Timeout begin = detail::MonotonicClock::read();
   const auto samples =
       probe_network(exchange, nodes_of(nodes), {.device = "soft0", .budget = budget});
   const Timeout elapsed = detail::MonotonicClock::read() - begin;
-  if (samples.size() > std::size(found->samples)) return 2;
+  if (samples.size() > std::size(found.all)) return 2;
   if (exchange.self() != Rank{0}) return 0;
-  std::copy(samples.begin(), samples.end(), found->samples);
-  found->count = static_cast<std::uint32_t>(samples.size());
-  found->elapsed_ns = elapsed.count();
+  std::copy(samples.begin(), samples.end(), found.all);
+  found.count = static_cast<std::uint32_t>(samples.size());
+  found.elapsed_ns = elapsed.count();
   return 0;
 }
 
@@ -91,15 +81,15 @@ class OnOneCpu {
 
 std::vector<Sample> measured_virtually(const std::vector<std::uint32_t>& nodes) {
   const OnOneCpu one_cpu;
-  Shared found;
+  const test::Shared<Found> found;
   const auto ranks = static_cast<std::uint32_t>(nodes.size());
   soft::VirtualTime time(ranks, nodes);
   const auto ended = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
     time.join(index_of(exchange.self()));
-    return probe(exchange, nodes, 30s, found);
+    return probe(exchange, nodes, 30s, *found);
   });
   for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
-  return found.samples();
+  return found->samples();
 }
 
 /// The formulas of tune/fit.hpp.
@@ -291,14 +281,14 @@ TEST(NetworkProbes, and_fit_find_the_machine_within_a_twentieth_if_messages_are_
 /// What two ranks find in real time, of one node or of two.
 std::vector<Sample> measured(const std::vector<std::uint32_t>& nodes, Timeout budget,
                              Timeout& elapsed) {
-  Shared found;
+  const test::Shared<Found> found;
   const auto ranks = static_cast<std::uint32_t>(nodes.size());
   const auto ended = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
-    return probe(exchange, nodes, budget, found);
+    return probe(exchange, nodes, budget, *found);
   });
   for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
   elapsed = Timeout(found->elapsed_ns);
-  return found.samples();
+  return found->samples();
 }
 
 TEST(NetworkProbes, in_real_time_measure_all_that_two_ranks_can) {

@@ -2,7 +2,6 @@
 // plan take on that machine, to the picosecond: ports that ranks share, stores into shared memory,
 // what is read where it is, and what is combined.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,9 +23,9 @@
 #include "plan/cost/makespan.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
+#include "support/shared.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
-#include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -242,19 +241,16 @@ int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
 
 /// When each rank has finished, by the engine.
 std::vector<std::int64_t> measured(const Case& one) {
-  const std::size_t bytes = one.rank_count * sizeof(std::int64_t);
-  const detail::Mapping shared(
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
-  auto* const ends = reinterpret_cast<std::int64_t*>(shared.data());
+  const test::Shared<std::int64_t> ends(one.rank_count);
   std::vector<std::uint32_t> node_of;
   for (const Node node : nodes_of(one)) node_of.push_back(index_of(node));
   soft::VirtualTime time(one.rank_count, node_of);
   const auto ended = run_local({.rank_count = one.rank_count}, [&](Exchange& exchange) {
     time.join(index_of(exchange.self()));
-    return run_rank(one, exchange, ends);
+    return run_rank(one, exchange, ends.all().data());
   });
   for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0) << one.text();
-  return {ends, ends + one.rank_count};
+  return {ends.all().begin(), ends.all().end()};
 }
 
 bool is_of_blocks(const Case& one) {

@@ -116,9 +116,6 @@ int wrong_of_the_others(
   return wrong;
 }
 
-using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
-                                            const std::function<int(Exchange&)>&);
-
 int exercise(Exchange& exchange, const Shape& shape, Placement placement) {
   Context context(with_nodes(shape, placement));
   Communicator communicator(context, exchange);
@@ -139,7 +136,7 @@ int exercise(Exchange& exchange, const Shape& shape, Placement placement) {
   return wrong + wrong_of_the_others(communicator, Rank{root % communicator.rank_count()}, 3);
 }
 
-void expect_right(const Shape& shape, Placement placement, Launch launch) {
+void expect_right(const Shape& shape, Placement placement, test::Launch launch) {
   const auto results = launch({.rank_count = rank_count_of(shape)}, [&](Exchange& exchange) {
     return exercise(exchange, shape, placement);
   });
@@ -319,14 +316,6 @@ int wrong_in_chunks(Exchange& exchange, const Shape& shape, Placement placement)
   return wrong;
 }
 
-/// ThreadSanitizer does not see what orders a send of the device's thread before the next write
-/// into its memory if that goes through another process.
-#if defined(__SANITIZE_THREAD__)
-constexpr Launch launches[] = {run_local_threads};
-#else
-constexpr Launch launches[] = {run_local_threads, run_local};
-#endif
-
 /// However many slots a plan has.
 TEST(Nodes, large_payloads_fit_the_default_arena) {
   constexpr std::uint32_t ranks = 6;
@@ -360,7 +349,7 @@ TEST(Nodes, large_payloads_fit_the_default_arena) {
 
 TEST(Nodes, chunks_are_right_on_both_sides_of_their_edges) {
   for (const Shape& shape : {Shape{2}, Shape{5}, Shape{1, 1}, Shape{3, 1, 2}})
-    for (const Launch launch : launches) {
+    for (const test::Launch launch : test::launches) {
       const auto results = launch({.rank_count = rank_count_of(shape)}, [&](Exchange& exchange) {
         return wrong_in_chunks(exchange, shape, Placement::block);
       });
@@ -371,7 +360,7 @@ TEST(Nodes, chunks_are_right_on_both_sides_of_their_edges) {
 /// From 4 KiB on the result of a part overwrites the contribution that it was made of, in the
 /// memory of the rank that gets it, which must be done with by then.
 TEST(Nodes, results_of_two_ranks_overwrite_what_they_were_made_of) {
-  for (const Launch launch : launches) {
+  for (const test::Launch launch : test::launches) {
     const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
       ContextOptions options = with_nodes({2}, Placement::block);
       options.chunk_bytes = 6144;

@@ -14,12 +14,14 @@
 
 #include "support/device.hpp"
 #include "support/jobs.hpp"
+#include "support/sceneries.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
+using test::Meeting;
 
 constexpr std::uint64_t refused = UINT64_MAX;
 
@@ -55,8 +57,7 @@ struct Shape {
   std::size_t elements;
   Agreement agreement = Agreement::identical;
   Algorithm algorithm = Algorithm::automatic;
-  bool mute = false;      // meet over an exchange that has no side channel
-  bool over_tcp = false;  // or over TCP
+  Meeting meeting = Meeting::local;
 };
 
 std::string words(const Shape& shape) {
@@ -71,16 +72,14 @@ using Body = std::function<Told(Communicator&)>;
 std::vector<Told> told_by_all(const Shape& shape, const Body& body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
-  const std::uint16_t port = shape.over_tcp ? test::free_port() : std::uint16_t{0};
+  const std::uint16_t port = test::port_for(shape.meeting);
   const auto results = run_local({.rank_count = shape.ranks}, [&](Exchange& local) {
-    test::MuteExchange mute(local);
-    const auto tcp =
-        shape.over_tcp ? test::meet_over_tcp(index_of(local.self()), shape.ranks, port) : nullptr;
+    const test::Met met(shape.meeting, local, port);
     ContextOptions options = test::on_test_device(local);
     options.arena_bytes = 16u << 20;
     options.ranks_per_node = {shape.ranks_per_node};
     Context context(options);
-    Communicator communicator(context, tcp ? *tcp : shape.mute ? mute : local);
+    Communicator communicator(context, *met);
     const Told told = body(communicator);
     return ::write(ends[1], &told, sizeof told) == sizeof told ? 0 : 9;
   });
@@ -155,9 +154,8 @@ TEST(OperatorFailures, every_rank_is_told_the_same) {
 }
 
 TEST(OperatorFailures, likewise_without_a_side_channel_and_over_tcp) {
-  for (const bool over_tcp : {false, true}) {
-    const Shape shape{
-        .ranks = 4, .ranks_per_node = 2, .elements = 3, .mute = !over_tcp, .over_tcp = over_tcp};
+  for (const Meeting meeting : {Meeting::mute, Meeting::tcp}) {
+    const Shape shape{.ranks = 4, .ranks_per_node = 2, .elements = 3, .meeting = meeting};
     expect_one_message(told_by_all(shape,
                                    [&](Communicator& communicator) {
                                      return two_allreduces(communicator, shape, 1);

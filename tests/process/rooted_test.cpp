@@ -108,10 +108,7 @@ int exercise(Exchange& exchange, const Shape& shape) {
   return wrong;
 }
 
-using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
-                                            const std::function<int(Exchange&)>&);
-
-void expect_right(const Shape& shape, Launch launch) {
+void expect_right(const Shape& shape, test::Launch launch) {
   const auto results = launch({.rank_count = shape.rank_count},
                               [&](Exchange& exchange) { return exercise(exchange, shape); });
   EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count << " ranks";

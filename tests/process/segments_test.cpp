@@ -4,7 +4,6 @@
 // allgather(v): each finds the result there until it starts the next call.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <tutti/tutti.hpp>
 
+#include "support/death_amid_calls.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 
@@ -24,13 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
-
-/// The thread sanitizer does not see how messages order what two processes do.
-#if defined(__SANITIZE_THREAD__)
-constexpr auto launch = run_local_threads;
-#else
-constexpr auto launch = run_local;
-#endif
+using test::launch;
 
 ContextOptions options_for_test(const Exchange& exchange, std::size_t chunk_bytes = 0) {
   ContextOptions options = test::on_test_device(exchange);
@@ -653,19 +647,7 @@ int outlive(Exchange& exchange, Algorithm algorithm, bool registered) {
                         .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
                         .algorithm = algorithm});
   if (operation.algorithm().find("zero_copy") == std::string::npos) return 1;
-  std::mt19937 random(static_cast<unsigned>(::getpid()));
-  const int last = 3 + static_cast<int>(random() % 20);
-  for (int call = 0; call < 100'000; ++call) {
-    const Status started = operation.start();
-    if (index_of(ranks.rank()) == 1 && call == last) {
-      for (auto i = random() % 30; i > 0; --i) (void)operation.test();
-      ::kill(::getpid(), SIGKILL);
-    }
-    const Status status = started == Status::ok ? operation.wait(20s) : started;
-    if (status == Status::ok) continue;
-    return status == Status::peer_failed && ranks.failure().peer == Rank{1} ? 0 : 2;
-  }
-  return 3;
+  return test::call_until_rank_1_dies(ranks, operation);
 }
 
 TEST(Segments, others_hear_of_a_rank_that_dies) {

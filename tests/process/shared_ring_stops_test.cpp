@@ -19,6 +19,7 @@
 
 #include "support/jobs.hpp"
 #include "support/ring_jobs.hpp"
+#include "support/shared.hpp"
 
 namespace tutti {
 namespace {
@@ -130,7 +131,7 @@ TEST(SharedRing, a_stopped_rank_holds_up_nobody) {
   for (const Stops& stops :
        {Stops{{2, 2}, {0}}, Stops{{2, 2}, {1}}, Stops{{2, 2}, {3}}, Stops{{3, 3}, {0, 5}},
         Stops{{3, 3}, {1, 2, 3, 4}}, Stops{{3}, {0}}, Stops{{2, 1, 2}, {1, 3}}}) {
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
@@ -139,7 +140,7 @@ TEST(SharedRing, a_stopped_rank_holds_up_nobody) {
 TEST(SharedRing, nor_does_one_that_is_stopped_in_the_very_first_call) {
   for (const Stops& stops :
        {Stops{{2, 2}, {0}, 0}, Stops{{2, 2}, {3}, 0}, Stops{{3, 3}, {1, 4}, 0}}) {
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
@@ -149,7 +150,7 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_the_very_first_call) {
 TEST(SharedRing, nor_does_one_that_is_stopped_when_all_laps_are_in_flight) {
   for (Stops stops : {Stops{{2, 2}, {0}}, Stops{{2, 2}, {3}}, Stops{{2, 2}, {1, 2}, 0}}) {
     stops.chunk_bytes = 4096;
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
@@ -160,7 +161,7 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_a_payload_of_more_laps_than_are
   for (Stops stops :
        {Stops{{2, 2}, {0}}, Stops{{2, 2}, {3}, 0}, Stops{{3, 3}, {0, 1, 5}}, Stops{{3}, {0}}}) {
     stops.chunk_bytes = 1024;
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
@@ -174,7 +175,7 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_either_half) {
       for (const std::size_t chunk_bytes : {0u, 1024u}) {
         stops.kind = kind;
         stops.chunk_bytes = chunk_bytes;
-        const auto board = shared_board();
+        const Shared<Board> board;
         EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
             << text_of(stops.shape) << ", first victim " << stops.victims[0] << ", chunks of "
             << chunk_bytes;
@@ -190,7 +191,7 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_eight_mebibytes_of_16_ranks) {
                       .patience = 30s,
                       .elements = 1u << 20,
                       .arena_bytes = 16u << 20};
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(16)) << "victim " << victim;
   }
 }
@@ -209,7 +210,7 @@ TEST(SharedRing, payloads_wait_for_a_stopped_rank_where_there_is_no_room) {
                   .elements = 10'000,
                   .arena_bytes = 64u << 10};
       if (notifications == SharedNotifications::words) stops.said.assign(4, "lap 3 of 20, waiting");
-      const auto board = shared_board();
+      const Shared<Board> board;
       std::vector<int> expected(4, 7);
       expected[victim] = 0;
       EXPECT_EQ(codes_with_stops(stops, *board), expected) << "victim " << victim;
@@ -218,7 +219,7 @@ TEST(SharedRing, payloads_wait_for_a_stopped_rank_where_there_is_no_room) {
 
 /// The control: a ring with a plan waits for every rank.
 TEST(SharedRing, a_ring_with_a_plan_is_held_up) {
-  const auto board = shared_board();
+  const Shared<Board> board;
   EXPECT_EQ(codes_with_stops(
                 {.shape = {2, 2}, .victims = {1}, .algorithm = Algorithm::ring, .patience = 300ms},
                 *board),
@@ -230,7 +231,7 @@ TEST(Republished, a_stopped_rank_to_which_nobody_sends_holds_up_nobody) {
   for (Stops stops : {Stops{{2, 1, 2}, {4}}, Stops{{1, 2}, {2}}, Stops{{1, 3}, {2, 3}},
                       Stops{{1, 2}, {2}, 0}, Stops{{3}, {0}}, Stops{{3}, {1, 2}, 0}}) {
     stops.shared_notifications = SharedNotifications::republished;
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
@@ -244,14 +245,14 @@ TEST(Republished, what_comes_to_a_stopped_rank_waits_and_it_is_named) {
                     .patience = 300ms,
                     .shared_notifications = SharedNotifications::republished,
                     .said = {first, "", second}};
-  const auto board = shared_board();
+  const Shared<Board> board;
   EXPECT_EQ(codes_with_stops(stops, *board), (std::vector<int>{7, 0, 7}));
   // The control: with words no rank waits.
   Stops words = stops;
   words.shared_notifications = SharedNotifications::words;
   words.patience = 10s;
   words.said = {};
-  const auto other = shared_board();
+  const Shared<Board> other;
   EXPECT_EQ(codes_with_stops(words, *other), std::vector<int>(3));
 }
 
@@ -259,7 +260,7 @@ TEST(Republished, what_comes_to_a_stopped_rank_waits_and_it_is_named) {
 /// whichever chunks it has found.
 TEST(Republished, all_go_on_when_a_stopped_rank_does) {
   for (const std::uint32_t victim : {0u, 1u, 3u}) {
-    const auto board = shared_board();
+    const Shared<Board> board;
     const auto codes = codes_with_stops({.shape = {2, 2},
                                          .victims = {victim},
                                          .repetitions = 3,
@@ -276,7 +277,7 @@ TEST(SharedRing, a_stop_costs_the_others_no_time_to_speak_of) {
   constexpr std::size_t repetitions = 21;
   for (const Stops& stops :
        {Stops{{2, 2}, {1}, 5, repetitions}, Stops{{3, 3}, {1}, 5, repetitions}}) {
-    const auto board = shared_board();
+    const Shared<Board> board;
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)));
     const auto median_us = [&](const std::atomic<std::int64_t>* times) {
       std::vector<std::int64_t> sorted(times, times + repetitions);

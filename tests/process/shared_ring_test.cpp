@@ -19,6 +19,7 @@
 
 #include "support/jobs.hpp"
 #include "support/ring_jobs.hpp"
+#include "support/shared.hpp"
 
 namespace tutti {
 namespace {
@@ -521,7 +522,7 @@ TEST(SharedRing, barriers_do_not_take_it) {
 }
 
 TEST(SharedRing, says_what_it_waits_for_and_goes_on_after_a_timeout) {
-  const auto board = shared_board();
+  const Shared<Board> board;
   const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     Context context = context_of(exchange, {2, 2});
     Communicator communicator(context, exchange);
@@ -632,12 +633,12 @@ TEST(SharedRing, a_rank_that_dies_with_a_chunk_in_its_hands_is_named_in_time) {
     for (int repetition = 0; repetition < 8; ++repetition) {
       const auto victim = static_cast<std::uint32_t>(random() % 5);
       const std::uint64_t combines = 1 + random() % 40;
-      const auto board = shared_board();
+      const Shared<Board> board;
       const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
         Context context = context_of(exchange, {2, 3}, 4u << 20, mode);
         Communicator communicator(context, exchange);
         std::vector<double> source(1000, 1.0), target(1000);
-        DeadlySum sum{exchange.self() == Rank{victim} ? combines : 0, board.get()};
+        DeadlySum sum{exchange.self() == Rank{victim} ? combines : 0, &*board};
         AllreduceArguments arguments = arguments_of(source, target);
         arguments.reduction = {.combine = DeadlySum::combine,
                                .context = &sum,
@@ -689,7 +690,7 @@ class InterruptedExchange final : public Exchange {
 /// stopped.  Rank 1's memory may be written later; that of the others is free.
 TEST(SharedRing, a_set_up_that_fails_in_its_greetings_costs_memory_only_where_one_may_still_come) {
   ASSERT_EQ(::setenv("TUTTI_SOFT_TRANSPORT", "shared", 1), 0);
-  const auto board = shared_board();
+  const Shared<Board> board;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& given) {
     const std::uint32_t self = index_of(given.self());
     InterruptedExchange exchange(given);

@@ -28,48 +28,21 @@
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
+#include "support/sceneries.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
+using test::Meeting;
+using test::Met;
+using test::name_of_scenery;
+using test::port_for;
+using test::Scenery;
 
 unsigned runs = 12;  // --runs=N
 unsigned seed = 1;   // --seed=S
-
-enum class Meeting { local, tcp, mute };
-
-/// How the ranks have met at first, and whether messages between them go through shared memory.
-struct Scenery {
-  Meeting meeting;
-  std::uint32_t ranks_per_node;
-};
-
-std::string name_of(const testing::TestParamInfo<Scenery>& scenery) {
-  const char* const names[] = {"local", "tcp", "mute"};
-  return std::string(names[static_cast<int>(scenery.param.meeting)]) + "_" +
-         std::to_string(scenery.param.ranks_per_node) + "_a_node";
-}
-
-/// The exchange by which the ranks of `local` meet, if it is another one.
-class Met {
- public:
-  Met(Meeting meeting, Exchange& local, std::uint16_t port) : exchange_(local) {
-    if (meeting == Meeting::tcp)
-      other_ = test::meet_over_tcp(index_of(local.self()), local.rank_count(), port);
-    if (meeting == Meeting::mute) other_ = std::make_unique<test::MuteExchange>(local);
-  }
-  Exchange& operator*() const noexcept { return other_ ? *other_ : exchange_; }
-
- private:
-  Exchange& exchange_;
-  std::unique_ptr<Exchange> other_;
-};
-
-std::uint16_t port_for(Meeting meeting) {
-  return meeting == Meeting::tcp ? test::free_port() : std::uint16_t{0};
-}
 
 ContextOptions shrinkable_on(const Exchange& exchange, std::uint32_t ranks_per_node) {
   ContextOptions options = test::on_test_device(exchange);
@@ -219,7 +192,7 @@ class Shrink : public testing::TestWithParam<Scenery> {};
 INSTANTIATE_TEST_SUITE_P(, Shrink,
                          testing::Values(Scenery{Meeting::local, 1}, Scenery{Meeting::tcp, 2},
                                          Scenery{Meeting::mute, 8}),
-                         name_of);
+                         name_of_scenery);
 
 /// Ranks die one after the other, rank 0 first, until one is left.
 TEST_P(Shrink, goes_on_down_to_one_rank) {

@@ -150,20 +150,10 @@ int wrong_of_all(Communicator& communicator, const Task& task) {
   return wrong;
 }
 
-using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
-                                            const std::function<int(Exchange&)>&);
-
-// ThreadSanitizer does not see what goes through the kernel.
-#if defined(__SANITIZE_THREAD__)
-constexpr Launch launches[] = {run_local_threads};
-#else
-constexpr Launch launches[] = {run_local_threads, run_local};
-#endif
-
 TEST(SingleCopy, is_right_for_every_root_and_on_both_sides_of_the_edges_of_chunks) {
   constexpr std::size_t chunk_bytes = 4096, n = chunk_bytes / sizeof(std::uint64_t);
   for (std::uint32_t ranks = 1; ranks <= 7; ++ranks)
-    for (const Launch launch : launches) {
+    for (const test::Launch launch : test::launches) {
       const auto results = launch({.rank_count = ranks}, [&](Exchange& exchange) {
         Context context(options_of(ranks, chunk_bytes));
         Communicator communicator(context, exchange);
@@ -255,7 +245,7 @@ TEST(SingleCopy, where_a_users_order_could_show_an_allreduce_is_not_by_single_co
 }
 
 TEST(SingleCopy, random_delays_change_nothing) {
-  for (const Launch launch : launches) {
+  for (const test::Launch launch : test::launches) {
     const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
       Context context(options_of(4, 1024));
       Communicator communicator(context, exchange);
@@ -442,7 +432,7 @@ int wrong_large_broadcast(Communicator& communicator) {
 
 TEST(SingleCopy, what_is_measured_holds_for_all_ranks) {
   for (const std::uint32_t ranks : {2u, 3u, 5u})
-    for (const Launch launch : launches) {
+    for (const test::Launch launch : test::launches) {
       const auto results = launch({.rank_count = ranks}, [&](Exchange& exchange) {
         ContextOptions options = options_of(ranks, 0);
         options.single_copy_bytes = {};
@@ -477,7 +467,7 @@ TEST(SingleCopy, two_ranks_measure_once_for_all_their_communicators) {
 }
 
 TEST(SingleCopy, ranks_of_a_node_that_were_split_off_go_by_its_figures) {
-  for (const Launch launch : launches) {
+  for (const test::Launch launch : test::launches) {
     const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
       ContextOptions options = options_of(2, 0);
       options.single_copy_bytes = {};

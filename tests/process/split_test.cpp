@@ -20,13 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
-
-/// The thread sanitizer does not see how messages order what two processes do.
-#if defined(__SANITIZE_THREAD__)
-constexpr auto launch = run_local_threads;
-#else
-constexpr auto launch = run_local;
-#endif
+using test::launch;
 
 ContextOptions options_for_test(const Exchange& exchange,
                                 const std::vector<std::uint32_t>& ranks_per_node) {

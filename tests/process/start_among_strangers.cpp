@@ -9,7 +9,6 @@
 // "begun" until all have made a communicator and left its first barrier.  Exit status 0 if all jobs
 // have run; the figures are not judged.
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,12 +19,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <thread>
 #include <tutti/tutti.hpp>
 #include <vector>
 
 #include "support/jobs.hpp"
+#include "support/shared.hpp"
 
 namespace {
 
@@ -115,10 +114,8 @@ struct Durations {
 };
 
 Durations run_job(Case which) {
-  tutti::detail::Mapping memory(
-      ::mmap(nullptr, sizeof(Marks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-      sizeof(Marks));
-  Marks& marks = *new (memory.data()) Marks;
+  const tutti::test::Shared<Marks> shared;
+  Marks& marks = *shared;
   const std::uint16_t port = tutti::test::free_port();
   pid_t strangers = 0;
   const auto start_strangers = [&] {

@@ -12,6 +12,7 @@
 
 #include "support/device.hpp"
 #include "support/jobs.hpp"
+#include "support/scratch_folder.hpp"
 
 namespace tutti {
 namespace {
@@ -43,17 +44,12 @@ sys.exit(0 if "calls=%d rounds=%d failed=%d" % (kinds["call"], kinds["round"], f
 
 class Traces : public testing::Test {
  protected:
-  Traces() {
-    char name[] = "/tmp/tutti_trace.XXXXXX";
-    folder_ = ::mkdtemp(name);
-    ::setenv("TUTTI_TRACE", (folder_ + "/rank%r.json").c_str(), 1);
-  }
+  Traces() { ::setenv("TUTTI_TRACE", path("rank%r.json").c_str(), 1); }
   ~Traces() override {
     ::unsetenv("TUTTI_TRACE");
     ::unsetenv("TUTTI_TRACE_BYTES");
-    (void)std::system(("rm -rf " + folder_).c_str());
   }
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.path(name); }
   /// Whether the trace of that rank is JSON, well formed, and has so much.
   bool has(std::uint32_t rank, const std::string& counts, int waits_min,
            const std::string& suffix = "") const {
@@ -64,7 +60,7 @@ class Traces : public testing::Test {
   }
 
  private:
-  std::string folder_;
+  test::ScratchFolder folder_;
 };
 
 bool runs(Operation& operation) {

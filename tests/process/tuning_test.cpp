@@ -2,7 +2,6 @@
 // the same plan, by the table of rank 0 if they differ, or all refuse with the same words; nobody
 // waits for ever.  Done-when 6 of the tuner.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,12 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <new>
 #include <optional>
 #include <random>
 #include <span>
 #include <string>
-#include <tutti/detail/descriptor.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -27,6 +24,8 @@
 #include "runtime/tuning_agreement.hpp"
 #include "runtime/tuning_table.hpp"
 #include "support/device.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/shared.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"
 #include "verbs/driver.hpp"
@@ -36,27 +35,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a rank has come to; in memory that all ranks share.
+/// What a rank has come to.
 struct Outcome {
   int is_refused;
   char text[1024];   // the refusal, or the plan
   char table[1024];  // which table is in force
 };
 
-class Outcomes {
- public:
-  explicit Outcomes(std::uint32_t ranks)
-      : mapping_(::mmap(nullptr, ranks * sizeof(Outcome), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-                 ranks * sizeof(Outcome)),
-        all_(new (mapping_.data()) Outcome[ranks], ranks) {}
-  Outcome& operator[](std::size_t rank) const { return all_[rank]; }
-  std::span<Outcome> all() const { return all_; }
-
- private:
-  detail::Mapping mapping_;
-  std::span<Outcome> all_;
-};
+using Outcomes = test::Shared<Outcome>;
 
 void put(char (&to)[1024], const std::string& text) {
   std::strncpy(to, text.c_str(), sizeof to - 1);
@@ -85,27 +71,14 @@ tune::Tuning table_of(const tune::Fingerprint& made_on, plan::PerRound per_round
   return tuning;
 }
 
-/// A directory with what a rank finds; gone at the end.
+/// What each rank finds.
 class Files {
  public:
-  Files() {
-    std::string name = "/tmp/tutti_tuning.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    directory_ = name;
-  }
-  ~Files() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-
   /// The value of XDG_CONFIG_HOME for a rank.
-  std::string home(std::size_t rank) const { return directory_ + "/" + std::to_string(rank); }
+  std::string home(std::size_t rank) const { return folder_.path(std::to_string(rank)); }
   std::string path(std::size_t rank) const { return home(rank) + "/tutti/tuning.json"; }
   void write(std::size_t rank, const std::string& text) const {
-    std::filesystem::create_directories(home(rank) + "/tutti");
-    std::ofstream(path(rank)) << text;
+    folder_.write(std::to_string(rank) + "/tutti/tuning.json", text);
   }
   void make_directory(std::size_t rank) const { std::filesystem::create_directories(path(rank)); }
   void make_pipe(std::size_t rank) const {
@@ -114,7 +87,7 @@ class Files {
   }
 
  private:
-  std::string directory_;
+  test::ScratchFolder folder_;
 };
 
 /// Makes an allreduce of one number as rank `self`, and notes how it will go, or why not.

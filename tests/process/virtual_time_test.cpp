@@ -2,7 +2,6 @@
 // on that network, to the picosecond, however the CPUs are shared.
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "runtime/make_operation.hpp"
 #include "runtime/operation.hpp"
 #include "support/event_simulation.hpp"
+#include "support/shared.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -133,19 +133,16 @@ int run_rank(const Call& call, Exchange& exchange, std::int64_t* makespans) {
 /// The makespan of each call, in picoseconds.
 std::vector<std::int64_t> makespans(const Call& call) {
   const auto count = static_cast<std::size_t>(call.calls);
-  const std::size_t bytes = count * sizeof(std::int64_t);
-  const detail::Mapping shared(
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
-  auto* const results = reinterpret_cast<std::int64_t*>(shared.data());
+  const test::Shared<std::int64_t> results(count);
   ::setenv("TUTTI_SOFT_FABRIC", call.fabric, 1);
   soft::VirtualTime time(call.rank_count);
   const auto ended = run_local({.rank_count = call.rank_count}, [&](Exchange& exchange) {
     time.join(index_of(exchange.self()));
-    return run_rank(call, exchange, results);
+    return run_rank(call, exchange, results.all().data());
   });
   ::unsetenv("TUTTI_SOFT_FABRIC");
   for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
-  return {results, results + count};
+  return {results.all().begin(), results.all().end()};
 }
 
 std::vector<plan::Plan> plans_of(const Call& call) {
@@ -508,9 +505,7 @@ void fill_block(std::span<std::uint32_t> block, std::uint32_t from, std::uint32_
 void expect_alltoall_among(std::uint32_t rank_count) {
   constexpr std::uint32_t elements = 256, calls = 3;  // blocks of 1 KiB, which go directly
   const std::size_t whole = std::size_t{rank_count} * elements;
-  const detail::Mapping shared(
-      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 4096);
-  auto* const taken = reinterpret_cast<std::int64_t*>(shared.data());
+  const test::Shared<std::int64_t> taken;
   ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
   soft::VirtualTime time(rank_count);
   const auto ended = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {

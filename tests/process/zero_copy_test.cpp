@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "runtime/communicator.hpp"
+#include "support/death_amid_calls.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 
@@ -31,13 +31,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
-
-/// The thread sanitizer does not see how messages order what two processes do.
-#if defined(__SANITIZE_THREAD__)
-constexpr auto launch = run_local_threads;
-#else
-constexpr auto launch = run_local;
-#endif
+using test::launch;
 
 /// Nodes of these sizes, and the last size for all further ones.
 struct Nodes {
@@ -612,19 +606,7 @@ int outlive(Exchange& exchange, Kind kind) {
   std::vector<std::byte> source(bytes_of_kind);
   Operation operation = make(kind, ranks, segment, source);
   if (!is_zero_copy(operation)) return code_of_other(operation);
-  std::mt19937 random(static_cast<unsigned>(::getpid()));
-  const int last = 3 + static_cast<int>(random() % 20);
-  for (int call = 0; call < 100'000; ++call) {
-    const Status started = operation.start();
-    if (index_of(ranks.rank()) == 1 && call == last) {
-      for (auto i = random() % 30; i > 0; --i) (void)operation.test();
-      ::kill(::getpid(), SIGKILL);
-    }
-    const Status status = started == Status::ok ? operation.wait(20s) : started;
-    if (status == Status::ok) continue;
-    return status == Status::peer_failed && ranks.failure().peer == Rank{1} ? 0 : 2;
-  }
-  return 3;
+  return test::call_until_rank_1_dies(ranks, operation);
 }
 
 TEST(ZeroCopy, others_hear_of_a_rank_that_dies) {

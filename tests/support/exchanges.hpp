@@ -11,6 +11,21 @@
 
 namespace tutti::test {
 
+/// Contributions arrive whole and in rank order.
+inline void gather_bytes(Exchange& exchange, std::size_t bytes) {
+  const std::uint32_t ranks = exchange.rank_count();
+  std::vector<std::byte> mine(bytes), all(bytes * ranks);
+  for (std::size_t position = 0; position < bytes; ++position)
+    mine[position] = std::byte(position * 7 + index_of(exchange.self()));
+  exchange.allgather(mine, all, std::chrono::seconds(20));
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    std::size_t wrong = 0;
+    for (std::size_t position = 0; position < bytes; ++position)
+      wrong += all[rank * bytes + position] != std::byte(position * 7 + rank);
+    EXPECT_EQ(wrong, 0u) << "of rank " << rank;
+  }
+}
+
 /// Swaps records with some ranks, one of which does not hold this one for a partner.
 inline void swap_records(Exchange& exchange, std::size_t record_bytes) {
   const std::uint32_t self = index_of(exchange.self()), ranks = exchange.rank_count();

@@ -3,20 +3,21 @@
 #pragma once
 
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <tutti/bootstrap.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <vector>
+
+#include "support/shared.hpp"
 
 namespace tutti::test {
 
@@ -72,17 +73,11 @@ class MuteExchange final : public Exchange {
 /// take.
 class SharedCount {
  public:
-  SharedCount()
-      : mapping_(::mmap(nullptr, sizeof(Number), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0),
-                 sizeof(Number)),
-        number_(*new (mapping_.data()) Number(0)) {}
-
-  void add() const { number_.fetch_add(1); }
-  std::uint32_t number() const { return number_.load(); }
+  void add() const { number_->fetch_add(1); }
+  std::uint32_t number() const { return number_->load(); }
   /// Whether the others have added so much within a minute.
   bool comes_to(std::uint32_t number) const {
-    for (int pause = 0; number_ < number; ++pause) {
+    for (int pause = 0; *number_ < number; ++pause) {
       if (pause == 60'000) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -90,28 +85,32 @@ class SharedCount {
   }
 
  private:
-  using Number = std::atomic<std::uint32_t>;
-  detail::Mapping mapping_;
-  Number& number_;
+  Shared<std::atomic<std::uint32_t>> number_;
 };
 
 /// A text that one rank sets, and the test reads when the ranks have ended.
 class SharedText {
  public:
-  SharedText()
-      : mapping_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-                 bytes) {}
-
-  void set(const std::string& text) {
-    const std::size_t length = text.size() < bytes ? text.size() : bytes - 1;
-    text.copy(reinterpret_cast<char*>(mapping_.data()), length);
-  }
-  std::string get() const { return reinterpret_cast<const char*>(mapping_.data()); }
+  void set(const std::string& text) { text.copy(letters_.all().data(), letters_.all().size() - 1); }
+  std::string get() const { return letters_.all().data(); }
 
  private:
-  static constexpr std::size_t bytes = 4096;
-  detail::Mapping mapping_;
+  Shared<char> letters_{4096};
 };
+
+using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
+                                            const std::function<int(Exchange&)>&);
+/// How ranks are started by a test that is about what they do.  The thread sanitizer does not see
+/// how messages order what two processes do.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool launches_processes = false;
+inline constexpr Launch launch = run_local_threads;
+inline constexpr Launch launches[] = {run_local_threads};
+#else
+inline constexpr bool launches_processes = true;
+inline constexpr Launch launch = run_local;
+inline constexpr Launch launches[] = {run_local_threads, run_local};
+#endif
 
 /// Exit statuses in rank order; 1000 + the signal of a rank that a signal ended.
 inline std::vector<int> codes_of(const std::vector<LocalResult>& results) {

@@ -2,7 +2,6 @@
 // together.
 #pragma once
 
-#include <sys/mman.h>
 #include <sys/types.h>
 
 #include <algorithm>
@@ -207,15 +206,6 @@ struct Board {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 };
-
-struct Unmap {
-  void operator()(Board* board) const { ::munmap(board, sizeof *board); }
-};
-inline std::unique_ptr<Board, Unmap> shared_board() {
-  void* const memory =
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return std::unique_ptr<Board, Unmap>(new (memory) Board);
-}
 
 inline bool is_stopped(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");

@@ -2,11 +2,11 @@
  * MPI waits and of MPI while tutti does, and what a program may free while they are in flight.
  * nonblocking by_mpi: Open MPI 4.1 crashes if a communicator is freed that it has calls in flight
  * on. */
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "composition.h"
 
 enum { flights = 10, some = 7, large = 1 << 20 };
 static MPI_Comm communicator;
@@ -247,20 +247,11 @@ static void orders(void) {
   }
 }
 
-/* a -> b a + c of two maps, which does not commute, on a type of its own. */
-typedef struct {
-  double b, c;
-  float unused; /* and a gap behind it */
-} map;
-static MPI_Datatype type_of_maps;
-static void compose(void* left, void* right, int* count, MPI_Datatype* type) {
-  CHECK(*type == type_of_maps, "another type");
-  const map* first = left;
-  map* second = right;
-  for (int i = 0; i < *count; ++i) {
-    second[i].c = second[i].b * first[i].c + second[i].c;
-    second[i].b = second[i].b * first[i].b;
-  }
+static MPI_Datatype expected_type;
+
+static void compose_of_type(void* left, void* right, int* count, MPI_Datatype* type) {
+  CHECK(*type == expected_type, "another type");
+  compose(left, right, count, type);
 }
 
 /* Operators and types are freed as soon as the calls have been made. */
@@ -270,23 +261,16 @@ static void users_operators(void) {
     enum { calls = 6 };
     if (round == 1) before = calls_taken("MPI_Iallreduce");
     MPI_Op op;
-    MPI_Datatype type;
-    const int lengths[] = {2, 1};
-    const MPI_Aint places[] = {offsetof(map, b), offsetof(map, unused)};
-    const MPI_Datatype types[] = {MPI_DOUBLE, MPI_FLOAT};
-    MPI_Type_create_struct(2, lengths, places, types, &type);
-    MPI_Type_create_resized(type, 0, sizeof(map), &type_of_maps);
-    MPI_Type_free(&type);
-    MPI_Type_commit(&type_of_maps);
-    MPI_Op_create(compose, 0, &op);
+    expected_type = type_of_maps();
+    MPI_Op_create(compose_of_type, 0, &op);
     static map mine[calls][3], all[calls][3];
     MPI_Request requests[calls];
-    memset(all, 0x55, sizeof all);
+    fill_gaps(all[0], calls * 3);
     for (int call = 0; call < calls; ++call) {
       for (int i = 0; i < 3; ++i) mine[call][i] = (map){rank + 2, rank + i + call, 1};
-      MPI_Iallreduce(mine[call], all[call], 3, type_of_maps, op, communicator, &requests[call]);
+      MPI_Iallreduce(mine[call], all[call], 3, expected_type, op, communicator, &requests[call]);
     }
-    MPI_Datatype freed = type_of_maps;
+    MPI_Datatype freed = expected_type;
     MPI_Op_free(&op);
     MPI_Type_free(&freed);
     CHECK(op == MPI_OP_NULL && freed == MPI_DATATYPE_NULL, "handles are still there");
@@ -299,12 +283,7 @@ static void users_operators(void) {
           expected.c = (r + 2) * expected.c + r + i + call;
           expected.b *= r + 2;
         }
-        const map* const got = &all[call][i];
-        CHECK(got->b == expected.b && got->c == expected.c, "call %d: %g %g, not %g %g", call,
-              got->b, got->c, expected.b, expected.c);
-        unsigned gap = 0;
-        memcpy(&gap, (const char*)got + offsetof(map, unused) + sizeof(float), sizeof gap);
-        CHECK(gap == 0x55555555, "the gap holds %x", gap);
+        check_map(&all[call][i], &expected, "iallreduce");
       }
     MPI_Barrier(communicator);
   }

@@ -1,11 +1,11 @@
 /* Barriers, allreduces, broadcasts and reduces, of predefined types, users' types and operators, in
  * place and not, on parts of the world, first left to MPI and then taken: the results are right. */
 #include <complex.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "check.h"
+#include "composition.h"
 
 enum { calls = 7 }; /* the first of which are left to MPI */
 static MPI_Comm communicator;
@@ -83,52 +83,26 @@ static void other_operators(void) {
   }
 }
 
-/* a -> b a + c of two maps, which does not commute. */
-typedef struct {
-  double b, c;
-  float unused; /* and a gap behind it */
-} map;
-static void compose(void* left, void* right, int* count, MPI_Datatype* type) {
-  (void)type;
-  const map* first = left;
-  map* second = right;
-  for (int i = 0; i < *count; ++i) {
-    second[i].c = second[i].b * first[i].c + second[i].c;
-    second[i].b = second[i].b * first[i].b;
-  }
-}
-
 static void users_operators(void) {
   for (int call = 0; call < calls; ++call) {
     /* Operators and types of each call are new ones. */
     MPI_Op op;
-    MPI_Datatype type, resized;
-    const int lengths[] = {2, 1};
-    const MPI_Aint places[] = {offsetof(map, b), offsetof(map, unused)};
-    const MPI_Datatype types[] = {MPI_DOUBLE, MPI_FLOAT};
-    MPI_Type_create_struct(2, lengths, places, types, &type);
-    MPI_Type_create_resized(type, 0, sizeof(map), &resized);
-    MPI_Type_commit(&resized);
+    MPI_Datatype type = type_of_maps();
     MPI_Op_create(compose, 0, &op);
     map mine[3], all[3];
-    memset(all, 0x55, sizeof all);
+    fill_gaps(all, 3);
     for (int i = 0; i < 3; ++i) mine[i] = (map){rank + 2, rank + i, 1};
-    MPI_Allreduce(mine, all, 3, resized, op, communicator);
+    MPI_Allreduce(mine, all, 3, type, op, communicator);
     for (int i = 0; i < 3; ++i) {
       map expected = {2, i, 1};
       for (int r = 1; r < ranks; ++r) {
         expected.c = (r + 2) * expected.c + r + i;
         expected.b *= r + 2;
       }
-      CHECK(all[i].b == expected.b && all[i].c == expected.c, "call %d: %g %g, not %g %g", call,
-            all[i].b, all[i].c, expected.b, expected.c);
-      unsigned gap = 0;
-      memcpy(&gap, (char*)&all[i] + offsetof(map, unused) + sizeof(float), sizeof gap);
-      CHECK(gap == 0x55555555, "the gap holds %x", gap);
+      check_map(&all[i], &expected, "allreduce");
     }
     MPI_Op_free(&op);
     MPI_Type_free(&type);
-    MPI_Type_free(&resized);
   }
 }
 

@@ -6,10 +6,10 @@
  * MPI refuses of them. */
 #include <complex.h>
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "check.h"
+#include "composition.h"
 #include "persistent_names.h"
 
 enum { calls = 5 }; /* the first of which are left to MPI */
@@ -58,21 +58,6 @@ static void places(int call) {
   CHECK(rank != 0 || longest.index == ranks - 1, "%d", longest.index);
 }
 
-/* a -> b a + c of two maps, which does not commute. */
-typedef struct {
-  double b, c;
-  float unused; /* and a gap behind it */
-} map;
-static void compose(void* left, void* right, int* count, MPI_Datatype* type) {
-  (void)type;
-  const map* first = left;
-  map* second = right;
-  for (int i = 0; i < *count; ++i) {
-    second[i].c = second[i].b * first[i].c + second[i].c;
-    second[i].b = second[i].b * first[i].b;
-  }
-}
-
 static void add(void* left, void* right, int* count, MPI_Datatype* type) {
   (void)type;
   for (int i = 0; i < *count; ++i) ((double*)right)[i] += ((double*)left)[i];
@@ -86,21 +71,14 @@ static void users(void) {
   MPI_Allreduce(terms, total, 16, MPI_DOUBLE, sum, MPI_COMM_WORLD);
   MPI_Op_free(&sum);
   MPI_Op op;
-  MPI_Datatype type, resized;
-  const int lengths[] = {2, 1};
-  const MPI_Aint where[] = {offsetof(map, b), offsetof(map, unused)};
-  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_FLOAT};
-  MPI_Type_create_struct(2, lengths, where, types, &type);
-  MPI_Type_create_resized(type, 0, sizeof(map), &resized);
-  MPI_Type_commit(&resized);
+  MPI_Datatype type = type_of_maps();
   MPI_Op_create(compose, 0, &op);
   map mine[3], all[3];
   memset(mine, 0x11 * rank, sizeof mine);
   for (int i = 0; i < 3; ++i) mine[i] = (map){1.1 + rank, rank + i / 3.0, 1};
-  MPI_Reduce(mine, all, 3, resized, op, ranks - 1, MPI_COMM_WORLD);
+  MPI_Reduce(mine, all, 3, type, op, ranks - 1, MPI_COMM_WORLD);
   MPI_Op_free(&op);
   MPI_Type_free(&type);
-  MPI_Type_free(&resized);
 }
 
 static void broadcasts(int call) {

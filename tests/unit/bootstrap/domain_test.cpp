@@ -2,34 +2,22 @@
 #include "bootstrap/domain.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/scratch_folder.hpp"
+
 namespace tutti::bootstrap {
 namespace {
 
-/// A made-up /sys, removed with the test.
+/// A made-up /sys.
 class Sys {
  public:
-  Sys() {
-    char name[] = "/tmp/tutti-sys-XXXXXX";
-    EXPECT_NE(::mkdtemp(name), nullptr);
-    root_ = name;
-  }
-  Sys(const Sys&) = delete;
-  Sys& operator=(const Sys&) = delete;
-  ~Sys() { std::filesystem::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + "/devices/system/" + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << '\n';
+    folder_.write("devices/system/" + path, text + '\n');
   }
   /// Caches of the CPUs: level, type, those who share it.
   struct Cache {
@@ -51,10 +39,10 @@ class Sys {
       write("cpu/cpu" + std::to_string(cpu) + "/cache/uevent", "");
     }
   }
-  const std::string& root() const { return root_; }
+  const std::string& root() const { return folder_.path(); }
 
  private:
-  std::string root_;
+  test::ScratchFolder folder_;
 };
 
 CpuDomain domain(const char* allowed, const Sys& sys) {

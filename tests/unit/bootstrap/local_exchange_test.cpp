@@ -38,21 +38,8 @@ void run_well(std::uint32_t rank_count, const std::function<void(Exchange&)>& bo
 TEST(LocalExchange, allgather_returns_contributions_in_rank_order) {
   run_well(4, [](Exchange& exchange) {
     for (const std::size_t bytes :
-         {std::size_t{0}, std::size_t{1}, Board::chunk_bytes_max, (std::size_t{1} << 20) + 3}) {
-      std::vector<std::byte> mine(bytes);
-      for (std::size_t position = 0; position < bytes; ++position) {
-        mine[position] = std::byte(position * 7 + index_of(exchange.self()));
-      }
-      std::vector<std::byte> all(bytes * 4);
-      exchange.allgather(mine, all, 20s);
-      for (std::uint32_t rank = 0; rank < 4; ++rank) {
-        std::size_t wrong = 0;
-        for (std::size_t position = 0; position < bytes; ++position) {
-          wrong += all[rank * bytes + position] != std::byte(position * 7 + rank);
-        }
-        EXPECT_EQ(wrong, 0u) << "of rank " << rank;
-      }
-    }
+         {std::size_t{0}, std::size_t{1}, Board::chunk_bytes_max, (std::size_t{1} << 20) + 3})
+      test::gather_bytes(exchange, bytes);
   });
 }
 
@@ -66,25 +53,9 @@ TEST(LocalExchange, equal_bytes_are_compared) {
   run_well(4, [](Exchange& exchange) { test::compare_bytes(exchange, false); });
 }
 
-/// One that knows no better than allgather.
-class Plain final : public Exchange {
- public:
-  explicit Plain(Exchange& inner) : inner_(inner) {}
-  Rank self() const noexcept override { return inner_.self(); }
-  std::uint32_t rank_count() const noexcept override { return inner_.rank_count(); }
-  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
-                 Timeout timeout) override {
-    inner_.allgather(mine, all, timeout);
-  }
-  void barrier(Timeout timeout) override { inner_.barrier(timeout); }
-
- private:
-  Exchange& inner_;
-};
-
 TEST(Exchange, swaps_records_by_allgathers_if_it_knows_no_better) {
   run_well(5, [](Exchange& exchange) {
-    Plain plain(exchange);
+    test::MuteExchange plain(exchange);  // it only has allgather and barrier
     for (const std::size_t bytes : {1u, 24u, 1000u}) test::swap_records(plain, bytes);
     test::compare_bytes(plain, false);
   });
@@ -137,7 +108,7 @@ TEST(LocalExchange, records_of_different_sizes_are_a_mismatch_even_without_partn
 TEST(Exchange, ranks_that_swap_know_who_does_not) {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{24}}) {
     const auto results = run_local_threads({.rank_count = 3}, [&](Exchange& exchange) {
-      Plain plain(exchange);
+      test::MuteExchange plain(exchange);  // it only has allgather and barrier
       const bool gathers = exchange.self() == Rank{2};
       const std::vector<Rank> partners{Rank{(index_of(exchange.self()) + 1) % 3}};
       std::vector<std::byte> mine(bytes, std::byte{0x77}), all(3 * bytes), record(8), theirs(8);
@@ -156,7 +127,7 @@ TEST(Exchange, ranks_that_swap_know_who_does_not) {
     for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0) << bytes;
   }
   run_well(3, [](Exchange& exchange) {
-    Plain plain(exchange);
+    test::MuteExchange plain(exchange);  // it only has allgather and barrier
     const std::size_t bytes = exchange.self() == Rank{2} ? 9 : 8;
     const Ending ending = ending_of([&] { plain.swap({}, bytes, {}, {}, 20s); });
     EXPECT_EQ(ending.code, ErrorCode::mismatch);

@@ -9,10 +9,10 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "support/scratch_folder.hpp"
 #include "tutti/detail/clock.hpp"
 #include "tutti/detail/descriptor.hpp"
 #include "tutti/status.hpp"
@@ -39,9 +39,7 @@ std::string error_of(Read&& read) {
 
 class Secret : public testing::Test {
  protected:
-  ~Secret() override { std::filesystem::remove_all(folder_); }
-
-  std::string path() const { return folder_ + "/secret"; }
+  std::string path() const { return folder_.path("secret"); }
   void write(const std::string& text, mode_t mode = 0600) const {
     std::ofstream(path()) << text;
     ::chmod(path().c_str(), mode);
@@ -52,11 +50,7 @@ class Secret : public testing::Test {
   }
 
  private:
-  static std::string made() {
-    std::string name = std::filesystem::temp_directory_path() / "secret_test_XXXXXX";
-    return ::mkdtemp(name.data()) == nullptr ? "" : name;
-  }
-  std::string folder_ = made();
+  test::ScratchFolder folder_;
 };
 
 TEST_F(Secret, is_what_the_file_has_without_one_newline) {

@@ -105,21 +105,8 @@ class ScriptedHub {
 // Protects: contributions arrive whole and in rank order: none, one byte, and more than one chunk.
 TEST(TcpExchange, allgather_returns_contributions_in_rank_order) {
   expect_all_well(run_ranks(tcp_job(4), [](Exchange& exchange) {
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 3}) {
-      std::vector<std::byte> mine(bytes);
-      for (std::size_t position = 0; position < bytes; ++position) {
-        mine[position] = std::byte(position * 7 + index_of(exchange.self()));
-      }
-      std::vector<std::byte> all(bytes * 4);
-      exchange.allgather(mine, all, 20s);
-      for (std::uint32_t rank = 0; rank < 4; ++rank) {
-        std::size_t wrong = 0;
-        for (std::size_t position = 0; position < bytes; ++position) {
-          wrong += all[rank * bytes + position] != std::byte(position * 7 + rank);
-        }
-        EXPECT_EQ(wrong, 0u) << "of rank " << rank;
-      }
-    }
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 3})
+      test::gather_bytes(exchange, bytes);
   }));
 }
 

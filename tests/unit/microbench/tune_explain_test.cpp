@@ -6,31 +6,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <tutti/status.hpp>
 
+#include "support/scratch_folder.hpp"
 #include "tune/tuning_file.hpp"
 
 namespace tutti::bench {
 namespace {
 
+using test::content_of;
+
 class TuneExplainTest : public ::testing::Test {
  protected:
   TuneExplainTest() {
-    char name[] = "/tmp/tutti-explain-XXXXXX";
-    folder_ = ::mkdtemp(name);
-    tuning_ = folder_ + "/tuning.json";
-    page_ = folder_ + "/page.html";
     tune::Tuning tuning;
     tuning.machine = tune::machine_preset("fdr");
     std::ofstream(tuning_) << tune::text_of(tuning);
-  }
-  ~TuneExplainTest() override {
-    for (const std::string& file : {tuning_, page_, page_ + ".new"}) ::unlink(file.c_str());
-    ::rmdir(page_.c_str());
-    ::rmdir(folder_.c_str());
   }
   std::string refusal(const std::string& page) const {
     try {
@@ -41,13 +34,8 @@ class TuneExplainTest : public ::testing::Test {
     }
     return "accepted";
   }
-  static std::string content_of(const std::string& file) {
-    std::ifstream stream(file);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
-  }
-  std::string folder_, tuning_, page_;
+  const test::ScratchFolder folder_;
+  const std::string tuning_ = folder_.path("tuning.json"), page_ = folder_.path("page.html");
 };
 
 TEST_F(TuneExplainTest, a_page_replaces_a_page) {
@@ -61,7 +49,11 @@ TEST_F(TuneExplainTest, the_tuning_file_itself_is_kept) {
   const std::string before = content_of(tuning_);
   const std::string remedy = "name another file for the page: --report FILE.html";
   ASSERT_EQ(::link(tuning_.c_str(), page_.c_str()), 0);  // another name of it
-  for (const std::string& name : {tuning_, folder_ + "/../" + tuning_.substr(5), page_}) {
+  for (const std::string& name :
+       {tuning_,
+        folder_.path("../" + std::filesystem::path(folder_.path()).filename().string() +
+                     "/tuning.json"),
+        page_}) {
     const std::string text = refusal(name);
     EXPECT_NE(text.find(name), std::string::npos) << text;
     EXPECT_NE(text.find("it is the tuning file itself; " + remedy), std::string::npos) << text;
@@ -79,7 +71,7 @@ TEST_F(TuneExplainTest, another_tuning_file_is_kept) {
 }
 
 TEST_F(TuneExplainTest, what_cannot_be_written_is_named_as_it_was_given) {
-  const std::string missing = folder_ + "/missing/page.html";
+  const std::string missing = folder_.path("missing/page.html");
   EXPECT_EQ(refusal(missing),
             missing +
                 ": No such file or directory; give a file for the page that can be written: "

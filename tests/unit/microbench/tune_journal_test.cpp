@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <tutti/status.hpp>
 
 #include "runtime/file_change.hpp"
+#include "support/scratch_folder.hpp"
 
 namespace {
 int changes_of_mask = 0;
@@ -27,6 +27,8 @@ extern "C" mode_t umask(mode_t mask) noexcept {
 
 namespace tutti::bench {
 namespace {
+
+using test::content_of;
 
 const AskedFor asked{{"collectives", "barrier"}, {"seed", "1"}};
 
@@ -45,24 +47,8 @@ tune::Tuning tuning_of(const char* machine) {
   return tuning;
 }
 
-std::string content_of(const std::string& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 class TuneJournalTest : public ::testing::Test {
  protected:
-  TuneJournalTest() {
-    char name[] = "/tmp/tutti-journal-XXXXXX";
-    folder_ = ::mkdtemp(name);
-    file_ = folder_ + "/tuning.json";
-  }
-  ~TuneJournalTest() override {
-    for (const char* end : {"", ".journal", ".new"}) ::unlink((file_ + end).c_str());
-    ::rmdir(folder_.c_str());
-  }
   bool exists(const std::string& name) const { return ::access(name.c_str(), F_OK) == 0; }
   std::string refusal() const {
     try {
@@ -73,7 +59,9 @@ class TuneJournalTest : public ::testing::Test {
     }
     return "accepted";
   }
-  std::string folder_, file_;
+  const test::ScratchFolder scratch_;
+  const std::string& folder_ = scratch_.path();
+  std::string file_ = scratch_.path("tuning.json");
 };
 
 TEST_F(TuneJournalTest, a_run_that_ends_leaves_the_file_alone) {

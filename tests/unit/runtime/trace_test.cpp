@@ -15,15 +15,17 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <tutti/status.hpp>
 #include <vector>
+
+#include "support/scratch_folder.hpp"
 
 namespace tutti::runtime {
 namespace {
 
 using namespace std::chrono_literals;
+using test::content_of;
 
 /// Each reading takes a microsecond.
 class StepClock final : public detail::Clock {
@@ -37,19 +39,7 @@ class StepClock final : public detail::Clock {
 
 class Traces : public testing::Test {
  protected:
-  Traces() {
-    char name[] = "/tmp/tutti_trace_test.XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~Traces() override { (void)std::system(("rm -rf " + folder_).c_str()); }
-
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  static std::string read(const std::string& file) {
-    std::ifstream stream(file);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
-  }
+  std::string path(const std::string& name) const { return folder_.path(name); }
   /// Whether a parser of JSON that is not ours takes it.
   static bool is_json(const std::string& file) {
     return std::system(
@@ -67,7 +57,7 @@ class Traces : public testing::Test {
   }
 
   StepClock clock_;
-  std::string folder_;
+  test::ScratchFolder folder_;
 };
 
 plan::Step in_round(std::uint32_t round) {
@@ -110,7 +100,7 @@ TEST_F(Traces, have_calls_rounds_and_waits) {
     operation.advances(in_round(1));
     operation.end();
   }
-  const std::string text = read(path("trace.2.json"));
+  const std::string text = content_of(path("trace.2.json"));
   // The clock was read twice before.
   EXPECT_EQ(
       events_of(text),
@@ -146,7 +136,7 @@ TEST_F(Traces, of_small_payloads_end_a_wait_with_what_comes_next) {
     operation.end();  // at 8 us
   }
   std::string order;
-  for (const std::string& event : events_of(read(path("trace.0"))))
+  for (const std::string& event : events_of(content_of(path("trace.0"))))
     order += event.substr(7, 1) + event.substr(15, 1) + " ";
   EXPECT_EQ(order, "B3 B3 B4 E5 B5 E6 E6 B6 B7 E8 E8 E8 ");
 }
@@ -176,7 +166,7 @@ TEST_F(Traces, keep_the_newest_events_and_count_those_that_were_dropped) {
       operation.end();
     }
   }
-  const std::string text = read(path("trace.0"));
+  const std::string text = content_of(path("trace.0"));
   EXPECT_NE(text.find("\"events_dropped\":2744"), std::string::npos) << text.substr(0, 300);
   // The first call that is left has lost its begin, so nothing of it is there.
   std::map<std::string, int> count;
@@ -202,7 +192,7 @@ TEST_F(Traces, of_a_failure_are_written_at_once_and_say_what_was_open) {
   failed.wait(Rank{1});
   failed.fail();
   trace.fail("peer_failed: rank 1: has died");
-  const std::string text = read(path("trace.0"));
+  const std::string text = content_of(path("trace.0"));
   EXPECT_NE(text.find("\"tid\":0,\"args\":{\"failed\":true}}"), std::string::npos) << text;
   EXPECT_NE(text.find("\"tid\":1,\"args\":{\"unfinished\":true}}"), std::string::npos) << text;
   EXPECT_NE(text.find("\"name\":\"peer_failed: rank 1: has died\""), std::string::npos) << text;
@@ -214,11 +204,11 @@ TEST_F(Traces, of_several_failures_are_written_at_the_first_and_at_the_end) {
     Trace trace(path("trace"), Rank{0}, 4096, clock_);
     trace.fail("peer_failed: the first");
     trace.fail("peer_failed: the second");
-    const std::string text = read(path("trace.0"));
+    const std::string text = content_of(path("trace.0"));
     EXPECT_NE(text.find("\"name\":\"peer_failed: the first\""), std::string::npos) << text;
     EXPECT_EQ(text.find("the second"), std::string::npos) << text;
   }
-  const std::string text = read(path("trace.0"));
+  const std::string text = content_of(path("trace.0"));
   EXPECT_NE(text.find("\"name\":\"peer_failed: the first\""), std::string::npos) << text;
   EXPECT_NE(text.find("\"name\":\"peer_failed: the second\""), std::string::npos) << text;
   EXPECT_TRUE(is_json(path("trace.0")));
@@ -231,7 +221,7 @@ TEST_F(Traces, stay_until_something_is_written_over_them) {
   operation.begin(1);
   operation.end();
   trace.write();
-  const std::string before = read(path("trace.0"));
+  const std::string before = content_of(path("trace.0"));
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit nothing{0, limit.rlim_max};
@@ -242,7 +232,7 @@ TEST_F(Traces, stay_until_something_is_written_over_them) {
   ::signal(SIGXFSZ, handler);
   ASSERT_EQ(limited, 0);
   ASSERT_EQ(restored, 0);
-  EXPECT_EQ(read(path("trace.0")), before);
+  EXPECT_EQ(content_of(path("trace.0")), before);
   EXPECT_NE(before.find("{\"call\":1}"), std::string::npos) << before;
 }
 
@@ -259,7 +249,7 @@ TEST_F(Traces, are_cut_to_what_was_written_last) {
 TEST_F(Traces, are_empty_at_first_and_replace_what_was_there) {
   std::ofstream(path("trace.0")) << std::string(100'000, 'x');
   const Trace trace(path("trace"), Rank{0}, 4096, clock_);
-  EXPECT_TRUE(events_of(read(path("trace.0"))).empty());
+  EXPECT_TRUE(events_of(content_of(path("trace.0"))).empty());
   EXPECT_TRUE(is_json(path("trace.0")));
 }
 
@@ -285,7 +275,7 @@ TEST_F(Traces, of_several_processes_with_one_rank_do_not_meet) {
     EXPECT_EQ(::flock(mine.get(), LOCK_EX | LOCK_NB), -1) << "it is locked as long as it is traced";
   }
   for (const char* const name : {"trace.0", "trace.0.2"})
-    EXPECT_EQ(read(path(name)), "of another process") << name;
+    EXPECT_EQ(content_of(path(name)), "of another process") << name;
   EXPECT_TRUE(is_json(path("trace.0.3")));
 }
 

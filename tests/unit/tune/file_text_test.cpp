@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <tutti/status.hpp>
 
+#include "support/scratch_folder.hpp"
 #include "tune/json_text.hpp"
 
 namespace tutti::tune {
@@ -18,15 +18,6 @@ namespace {
 
 class FileTextTest : public ::testing::Test {
  protected:
-  FileTextTest() {
-    char name[] = "/tmp/tutti-file-text-XXXXXX";
-    folder_ = ::mkdtemp(name);
-    file_ = folder_ + "/tuning.json";
-  }
-  ~FileTextTest() override {
-    ::unlink(file_.c_str());
-    ::rmdir(folder_.c_str());
-  }
   std::string refusal() const {
     try {
       return text_of_file(file_) ? "accepted" : "none";
@@ -35,7 +26,8 @@ class FileTextTest : public ::testing::Test {
       return error.what();
     }
   }
-  std::string folder_, file_;
+  const test::ScratchFolder folder_;
+  const std::string file_ = folder_.path("tuning.json");
 };
 
 TEST_F(FileTextTest, what_is_there_is_read) {
@@ -53,7 +45,7 @@ TEST_F(FileTextTest, a_device_and_a_folder_are_refused) {
   ASSERT_EQ(::symlink("/dev/zero", file_.c_str()), 0);
   EXPECT_EQ(refusal(), file_ + ": is no regular file");
   ::unlink(file_.c_str());
-  ASSERT_EQ(::symlink(folder_.c_str(), file_.c_str()), 0);
+  ASSERT_EQ(::symlink(folder_.path().c_str(), file_.c_str()), 0);
   EXPECT_EQ(refusal(), file_ + ": is no regular file");
 }
 

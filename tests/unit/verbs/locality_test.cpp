@@ -4,38 +4,28 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
+#include <string>
+
+#include "support/scratch_folder.hpp"
 
 namespace tutti::verbs {
 namespace {
 
-/// A made-up /sys, removed with the test.
+/// A made-up /sys.
 class Sys {
  public:
-  Sys() {
-    char name[] = "/tmp/tutti-sys-XXXXXX";
-    EXPECT_NE(::mkdtemp(name), nullptr);
-    root_ = name;
-  }
-  Sys(const Sys&) = delete;
-  Sys& operator=(const Sys&) = delete;
-  ~Sys() { std::filesystem::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + "/" + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << '\n';
+    folder_.write(path, text + '\n');
   }
   void link(const std::string& path, const std::string& target) const {
-    std::filesystem::create_symlink(target, root_ + "/" + path);
+    std::filesystem::create_symlink(target, folder_.path(path));
   }
-  const std::string& root() const { return root_; }
+  const std::string& root() const { return folder_.path(); }
 
  private:
-  std::string root_;
+  test::ScratchFolder folder_;
 };
 
 detail::CpuSet cpus(const char* list) {

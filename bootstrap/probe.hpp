@@ -1,0 +1,74 @@
+// Whether a rank that has not come to a meeting (reunion.hpp) is still there, as far as a
+// connection to its port tells.  Nobody need accept that connection: the kernel of a process that
+// still has the port does, also if the process is stopped.
+//
+//   the port refuses                      nobody has it any more: gone
+//   somebody says something               no rank does before it is asked, so it is another
+//                                         program's port now: gone
+//   connected, no word                    still there
+//   the connection ends                   as it does when a rank empties the queue of its port: the
+//                                         probe connects again after a pause
+//   nothing answers, on the same host     a full queue: still there
+//   nothing answers, on another host      a full queue, or the host has vanished: the probe asks
+//                                         another port there; the rank is gone if nothing answers
+//                                         there either
+//
+// One thread at a time.  Nothing here blocks; what time it is is said by the caller.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "bootstrap/socket.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
+#include "tutti/timeout.hpp"
+
+namespace tutti::bootstrap {
+
+/// How long to wait before connecting again.  Each pause is twice the one before, up to the last.
+inline constexpr std::chrono::milliseconds probe_pause_first{5};
+inline constexpr std::chrono::milliseconds probe_pause_last{200};
+
+class Probe {
+ public:
+  enum class [[nodiscard]] Finding : std::uint8_t{undecided, gone};
+
+  /// The rank that is looked for listens at `place`, and this one at `own_place`.
+  Probe(const Address& place, const Address& own_place) noexcept
+      : place_(place), may_vanish_(!are_of_one_host(place, own_place)) {}
+
+  /// Connects if it is time to.
+  Finding begin(Timeout now) noexcept;
+  /// What to wait for by poll(), and for how long at most; then look() says what it means.
+  pollfd awaited() const noexcept;
+  Timeout sleep_max(Timeout now) const noexcept;
+  /// Takes the events that poll() has returned; 0: none.
+  Finding look(short events, Timeout now) noexcept;
+
+  /// Ends the connection and forgets what it has told.  The next begin() connects.
+  void reset() noexcept { state_ = {}; }
+
+ private:
+  struct State {
+    UnsharedDescriptor socket;
+    bool is_connected = false;
+    bool asks_host = false;  // whether it answers at all: the connection is to another port
+    std::optional<Deadline> next_attempt;    // without a socket; none: at once
+    Timeout next_pause = probe_pause_first;  // after that attempt
+    std::optional<Deadline>
+        silent_until;  // while nothing answers: when to ask the host, or give up
+  };
+
+  Finding look_at_silence(Timeout now) noexcept;
+  Finding look_at_connection(Timeout now) noexcept;
+  Finding miss(int error, Timeout now) noexcept;
+
+  Address place_;
+  bool may_vanish_;
+  State state_;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,190 @@
+// Promise: a rank that does not come to a meeting is given up only if its port or its host says
+// that it is gone; one that is stopped or late is waited for.
+#include "bootstrap/probe.hpp"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "bootstrap/socket.hpp"
+#include "tutti/detail/clock.hpp"
+#include "tutti/exchange.hpp"
+
+namespace tutti::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+using Finding = Probe::Finding;
+
+/// Each is a host of its own, as far as addresses tell.  Processes that run this test at the same
+/// time have others, so that they do not meet at port 1.
+Address loopback(std::uint32_t host, std::uint16_t port = 0) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  const auto process = static_cast<std::uint32_t>(::getpid()) % 0x10000;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 4 * process + host);
+  Address result;
+  std::memcpy(&result.storage, &address, sizeof address);
+  result.bytes = sizeof address;
+  return result;
+}
+constexpr std::uint32_t here = 0, elsewhere = 1;
+
+/// A rank's port, whose kernel accepts connections.
+class Port {
+ public:
+  explicit Port(std::uint32_t host, std::uint16_t number = 0)
+      : listener_(listen_at(std::vector{loopback(host, number)}, "the test's port")),
+        place_(own_end_of(listener_.get())) {}
+
+  const Address& place() const noexcept { return place_; }
+
+  /// From now on its kernel drops what asks for a connection.
+  void fill_queue() {
+    ASSERT_EQ(::listen(listener_.get(), 0), 0);
+    for (int i = 0; i < 8; ++i) waiting_.push_back(begin_to_connect(place_));
+  }
+
+  UnsharedDescriptor accept() {
+    pollfd waiting{listener_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
+    return UnsharedDescriptor::made_by(
+        [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC); });
+  }
+
+ private:
+  UnsharedDescriptor listener_;
+  Address place_;
+  std::vector<UnsharedDescriptor> waiting_;
+};
+
+/// A probe by a rank of this host, at a time that the test decides.
+class Probing {
+ public:
+  explicit Probing(const Address& place) : probe_(place, loopback(here)) {}
+
+  /// Takes what the network says next, of which there must be something.
+  Finding answer() {
+    if (probe_.begin(now_) == Finding::gone) return Finding::gone;
+    pollfd awaited = probe_.awaited();
+    EXPECT_EQ(::poll(&awaited, 1, 10'000), 1) << "nothing was said";
+    return probe_.look(awaited.revents, now_);
+  }
+  /// Lets time pass, in which nothing is said.
+  Finding silence(Timeout time) {
+    if (probe_.begin(now_) == Finding::gone) return Finding::gone;
+    now_ += time;
+    return probe_.look(0, now_);
+  }
+  /// Nothing; for the wait until it connects again.
+  std::optional<Timeout> pause() const {
+    if (probe_.awaited().fd >= 0) return std::nullopt;
+    return probe_.sleep_max(now_);
+  }
+  Timeout sleep_max() const { return probe_.sleep_max(now_); }
+  void reset() { probe_.reset(); }
+
+ private:
+  Probe probe_;
+  Timeout now_ = detail::now();
+};
+
+TEST(Probe, finds_that_nobody_has_the_port) {
+  std::optional<Port> port(here);
+  Probing probing(port->place());
+  port.reset();
+  EXPECT_EQ(probing.answer(), Finding::gone);
+}
+
+TEST(Probe, waits_for_a_rank_that_has_not_come) {
+  for (const std::uint32_t host : {here, elsewhere}) {
+    const Port port(host);
+    Probing probing(port.place());
+    EXPECT_EQ(probing.answer(), Finding::undecided);
+    EXPECT_EQ(probing.silence(24h), Finding::undecided);
+    EXPECT_EQ(probing.sleep_max(), wait_forever);
+  }
+}
+
+TEST(Probe, finds_that_another_program_has_the_port) {
+  Port port(here);
+  Probing probing(port.place());
+  EXPECT_EQ(probing.answer(), Finding::undecided);
+  const UnsharedDescriptor connection = port.accept();
+  ASSERT_EQ(::send(connection.get(), "220", 3, MSG_NOSIGNAL), 3);
+  EXPECT_EQ(probing.answer(), Finding::gone);
+}
+
+/// A rank that empties the queue of its port ends the connections in it.
+TEST(Probe, connects_again_after_pauses_that_grow) {
+  Port port(here);
+  Probing probing(port.place());
+  for (const Timeout pause : {5ms, 10ms, 20ms, 40ms, 80ms, 160ms, 200ms, 200ms}) {
+    EXPECT_EQ(probing.answer(), Finding::undecided);
+    ASSERT_EQ(probing.pause(), std::nullopt);
+    (void)port.accept();
+    EXPECT_EQ(probing.answer(), Finding::undecided);
+    ASSERT_EQ(probing.pause(), pause);
+    EXPECT_EQ(probing.silence(pause - 1ns), Finding::undecided);
+    EXPECT_EQ(probing.silence(1ns), Finding::undecided);
+    EXPECT_EQ(probing.pause(), Timeout::zero());
+  }
+  probing.reset();
+  EXPECT_EQ(probing.answer(), Finding::undecided);
+  (void)port.accept();
+  EXPECT_EQ(probing.answer(), Finding::undecided);
+  EXPECT_EQ(probing.pause(), 5ms);
+}
+
+TEST(Probe, takes_no_answer_on_its_own_host_for_a_full_queue) {
+  Port port(here);
+  port.fill_queue();
+  Probing probing(port.place());
+  EXPECT_EQ(probing.silence(24h), Finding::undecided);
+  EXPECT_EQ(probing.sleep_max(), wait_forever);
+}
+
+/// The host of a full queue refuses connections to the other port that is asked.
+TEST(Probe, asks_another_host_whether_it_is_still_there) {
+  Port port(elsewhere);
+  port.fill_queue();
+  Probing probing(port.place());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(probing.silence(0s), Finding::undecided);
+    EXPECT_EQ(probing.sleep_max(), vanished_after - host_answers_within);
+    EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
+    if (!probing.pause()) {
+      EXPECT_EQ(probing.answer(), Finding::undecided);
+    }
+    ASSERT_NE(probing.pause(), std::nullopt);
+    EXPECT_EQ(probing.silence(*probing.pause()), Finding::undecided);
+  }
+}
+
+TEST(Probe, finds_that_a_host_has_vanished) {
+  Port port(elsewhere);
+  port.fill_queue();
+  std::optional<Port> other_port;
+  try {
+    other_port.emplace(elsewhere, std::uint16_t{1});
+  } catch (const Error& error) {
+    GTEST_SKIP() << "port 1 is not free for this process: " << error.what();
+  }
+  other_port->fill_queue();
+  Probing probing(port.place());
+  EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
+  EXPECT_EQ(probing.silence(host_answers_within - 1ns), Finding::undecided);
+  EXPECT_EQ(probing.silence(1ns), Finding::gone);
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap
