@@ -15,10 +15,12 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/handshake.hpp"
+#include "bootstrap/readiness.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/thread.hpp"
 #include "bootstrap/wire.hpp"
@@ -43,8 +45,8 @@ constexpr Timeout closing_timeout = 1s;
 // How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
 // sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
-// While descriptors are short and no stranger has one, or once all ranks have met and still many
-// connect, connections wait in the kernel's queue.
+// While descriptors are short and no stranger has one, and between two turns that accept once all
+// ranks have met, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;
 // The number of newcomers in excess of the ranks that are still to come.  Beyond it strangers are
 // dropped, never the newcomer, so that silent connections cannot lock a rank out.
@@ -93,6 +95,7 @@ struct Connection {
   std::uint32_t rank = 0;         // a member's
   Deadline expires;               // for all connections but members'
   std::size_t ignored_bytes = 0;  // since it was refused
+  bool awaits_room = false;       // is waited for until more of the outbox can be sent
   bool deaf = false;              // sending has failed; what it said before is still to be read
   bool lost = false;              // it will be forgotten at the end of this turn
 };
@@ -145,6 +148,8 @@ class Hub::Service {
     for (std::size_t rank = 0; rank < options.is_gone.size(); ++rank)
       members_[rank].is_gone = options.is_gone[rank];
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
+    if (!ready_.add(stop_, &stop_) || !ready_.add(listener_.get(), &listener_))
+      throw Error(ErrorCode::system, std::string("epoll_ctl: ") + std::strerror(errno), errno);
   }
 
   /// Throws Error{system}.
@@ -187,34 +192,72 @@ class Hub::Service {
   }
 
   void stop() noexcept {
+    ready_.remove(stop_);
     stopping_ = in(joined_ ? linger_ : farewell_timeout);
     if (!joined_) return;
     // Nobody can join any more, and the next job may want the port.
-    listener_ = UnsharedDescriptor();
+    close_listener();
     drop_those_that_join();
+  }
+
+  void close_listener() noexcept {
+    if (listener_) ready_.remove(listener_.get());
+    listener_ = UnsharedDescriptor();
+  }
+
+  void pause_accepting() noexcept {
+    accept_again_ = in(accept_pause);
+    ready_.change(listener_.get(), &listener_, 0);
+  }
+
+  void lose(Connection& connection) noexcept {
+    connection.lost = true;
+    any_is_lost_ = true;
   }
 
   // Sleeping and reading.
 
   void sleep_until_something() {
-    polled_.clear();
-    polled_.push_back({stopping_ ? -1 : stop_, POLLIN, 0});
-    const bool accepting = !accept_again_ || accept_again_->passed(now());
-    if (accepting) accept_again_.reset();
-    polled_.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
-    Timeout sleep = wait_forever;
-    const auto wake_by = [&](const Deadline& deadline) {
-      sleep = std::min(sleep, deadline.remaining(now()));
-    };
-    if (stopping_) wake_by(*stopping_);
-    if (accept_again_) wake_by(*accept_again_);
-    for (const auto& connection : connections_) {
-      const bool unsent = !connection->outbox.empty();
-      polled_.push_back(
-          {connection->socket.get(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
-      if (connection->phase != Connection::Phase::member) wake_by(connection->expires);
+    if (accept_again_ && accept_again_->passed(now())) {
+      accept_again_.reset();
+      if (listener_) ready_.change(listener_.get(), &listener_, EPOLLIN);
     }
-    const std::size_t connections_end = polled_.size();
+    Timeout sleep = wait_forever;
+    for (const auto& deadline : {stopping_, accept_again_, look_at_strangers_})
+      if (deadline) sleep = std::min(sleep, deadline->remaining(now()));
+    if (!probes_.empty()) {
+      sleep_beside_probes(sleep);
+      sleep = Timeout::zero();
+    }
+
+    bool have_come = false;
+    for (const epoll_event& event : ready_.wait(sleep)) {
+      if (event.data.ptr == &stop_) {
+        stop();
+      } else if (event.data.ptr == &listener_) {
+        have_come = true;
+      } else {
+        Connection& connection = *static_cast<Connection*>(event.data.ptr);
+        if ((event.events & EPOLLOUT) != 0) flush(connection);
+        if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0 && !connection.lost) receive(connection);
+      }
+    }
+    look_at_probes();
+    // Members come first, and whoever is there before those who have just come.
+    if (have_come && listener_) accept_newcomers();
+  }
+
+  // Ranks that have not come to a meeting of those that are still there.
+
+  bool is_awaited(std::uint32_t rank) const noexcept {
+    return !probes_.empty() && rank != own_rank_ && !members_[rank].is_gone &&
+           members_[rank].connection == nullptr;
+  }
+
+  /// Returns once a probe or anything else is ready, or after `sleep`.
+  void sleep_beside_probes(Timeout sleep) {
+    polled_.clear();
+    polled_.push_back({ready_.descriptor(), POLLIN, 0});
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
       if (is_awaited(rank)) begin_probe(rank);
       if (probes_.empty()) return;  // all that are still there have come
@@ -223,32 +266,10 @@ class Hub::Service {
       polled_.push_back({probe.socket.get(),
                          static_cast<short>(probe.is_connected ? POLLIN : POLLIN | POLLOUT), 0});
       if (!is_awaited(rank)) continue;
-      if (!probe.socket) wake_by(probe.next_attempt);
-      if (probe.silent_until) wake_by(*probe.silent_until);
+      if (!probe.socket) sleep = std::min(sleep, probe.next_attempt.remaining(now()));
+      if (probe.silent_until) sleep = std::min(sleep, probe.silent_until->remaining(now()));
     }
-    const int ready = ::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
-    if (ready <= 0) {
-      look_at_probes(connections_end);
-      return;
-    }
-
-    if (polled_[0].revents != 0) stop();
-    for (std::size_t position = 2; position < connections_end; ++position) {
-      Connection& connection = *connections_[position - 2];
-      const short events = polled_[position].revents;
-      if ((events & POLLOUT) != 0) flush(connection);
-      if ((events & ~POLLOUT) != 0 && !connection.lost) receive(connection);
-    }
-    look_at_probes(connections_end);
-    // Last, because it appends to the connections that polled_ counts.
-    if (polled_[1].revents != 0 && listener_) accept_newcomers();
-  }
-
-  // Ranks that have not come to a meeting of those that are still there.
-
-  bool is_awaited(std::uint32_t rank) const noexcept {
-    return !probes_.empty() && rank != own_rank_ && !members_[rank].is_gone &&
-           members_[rank].connection == nullptr;
+    (void)::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
   }
 
   void begin_probe(std::uint32_t rank) {
@@ -277,8 +298,9 @@ class Hub::Service {
     if (!probe.socket) miss(rank, errno);
   }
 
-  /// Handles the entries of polled_ from `from` on, one for each probe; some may have ended since.
-  void look_at_probes(std::size_t from) {
+  /// Handles the entries of polled_ from the second on, one for each probe; some may have ended
+  /// since.
+  void look_at_probes() {
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
       Probe& probe = probes_[rank];
       if (!is_awaited(rank)) continue;
@@ -289,7 +311,7 @@ class Hub::Service {
           ask_host(rank);
         continue;
       }
-      const short events = probe.socket ? polled_[from + rank].revents : short{0};
+      const short events = probe.socket ? polled_[1 + rank].revents : short{0};
       if (events == 0) continue;
       if (probe.is_connected) {
         std::array<std::byte, 64> ignored{};
@@ -351,16 +373,18 @@ class Hub::Service {
         if (errno == EAGAIN || errno == EWOULDBLOCK) break;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
           // The next turn takes the descriptor, after it has read what others have said.
-          if (drop_strangers(1) == 0) accept_again_ = in(accept_pause);
+          if (drop_strangers(1) == 0) pause_accepting();
           return;
         }
         continue;  // that client has gone again
       }
-      set_connection_options(socket.get());
-      connections_.push_back(std::make_unique<Connection>(std::move(socket), origin_of(peer)));
+      auto connection = std::make_unique<Connection>(std::move(socket), origin_of(peer));
+      if (!ready_.add(connection->socket.get(), connection.get())) continue;  // it comes again
+      look_at_strangers_by(connection->expires);
+      connections_.push_back(std::move(connection));
     }
     // No rank is still to come, so whoever connects can wait.
-    if (joined_ && accepted == accepts_per_turn) accept_again_ = in(accept_pause);
+    if (joined_) pause_accepting();
     const auto strangers = static_cast<std::size_t>(
         std::count_if(connections_.begin(), connections_.end(),
                       [](const auto& connection) { return connection->is_stranger(); }));
@@ -390,16 +414,28 @@ class Hub::Service {
       --largest->second;
       for (const auto& connection : connections_) {
         if (!connection->is_stranger() || connection->origin != largest->first) continue;
-        connection->lost = true;
+        lose(*connection);
         break;
       }
     }
     return dropped;
   }
 
+  void look_at_strangers_by(const Deadline& deadline) noexcept {
+    const Timeout at = now();
+    if (!look_at_strangers_ || deadline.remaining(at) < look_at_strangers_->remaining(at))
+      look_at_strangers_ = deadline;
+  }
+
   void expire_strangers() noexcept {
+    if (!look_at_strangers_ || !look_at_strangers_->passed(now())) return;
+    look_at_strangers_.reset();
     for (const auto& connection : connections_) {
-      if (connection->is_stranger() && connection->expires.passed(now())) connection->lost = true;
+      if (!connection->is_stranger()) continue;
+      if (connection->expires.passed(now()))
+        lose(*connection);
+      else
+        look_at_strangers_by(connection->expires);
     }
   }
 
@@ -410,14 +446,14 @@ class Hub::Service {
       case Reception::nothing_yet:
         return;
       case Reception::end:
-        connection.lost = true;
+        lose(connection);
         return;
       case Reception::some:
         break;
     }
     if (connection.phase == Connection::Phase::closing) {  // nobody listens any more
       connection.ignored_bytes += bytes;
-      if (connection.ignored_bytes > ignored_bytes_max) connection.lost = true;
+      if (connection.ignored_bytes > ignored_bytes_max) lose(connection);
       return;
     }
     connection.reader.received(bytes);
@@ -428,13 +464,14 @@ class Hub::Service {
           connection.phase == Connection::Phase::greeting     ? challenge(connection, *frame)
           : connection.phase == Connection::Phase::challenged ? admit(connection, *frame)
                                                               : handle(connection, *frame);
-      if (!understood) connection.lost = true;
+      if (!understood) lose(connection);
     }
-    if (connection.reader.malformed()) connection.lost = true;
+    if (connection.reader.malformed()) lose(connection);
   }
 
   /// Losing one connection makes news for the others, and sending that news may lose more of them.
   void forget_lost() {
+    if (!std::exchange(any_is_lost_, false)) return;
     for (bool again = true; again;) {
       again = false;
       for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -449,7 +486,10 @@ class Hub::Service {
         again = true;
       }
     }
-    std::erase_if(connections_, [](const auto& connection) { return connection->lost; });
+    std::erase_if(connections_, [this](const auto& connection) {
+      if (connection->lost) ready_.remove(connection->socket.get());
+      return connection->lost;
+    });
   }
 
   // Sending.
@@ -467,6 +507,14 @@ class Hub::Service {
   }
 
   void flush(Connection& connection) noexcept {
+    send_outbox(connection);
+    if (connection.awaits_room == !connection.outbox.empty()) return;
+    connection.awaits_room = !connection.outbox.empty();
+    ready_.change(connection.socket.get(), &connection,
+                  connection.awaits_room ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  }
+
+  void send_outbox(Connection& connection) noexcept {
     while (!connection.outbox.empty()) {
       Connection::Outgoing& first = connection.outbox.front();
       std::size_t sent = 0;
@@ -539,6 +587,9 @@ class Hub::Service {
       refuse(connection, {wire::Reason::secret, 0});
       return true;
     }
+    // Not before, because strangers are to cost little: the challenge alone has been sent, which
+    // nothing makes faster, and who is silent has a deadline anyway.
+    set_connection_options(connection.socket.get());
     const wire::Proof own{prove(Prover::hub, secret_, hello, connection.challenge)};
     send(connection, make_frame(FrameType::proof, bytes_of(own)));
     if (hello.rank_count != rank_count()) {
@@ -588,7 +639,7 @@ class Hub::Service {
       member.connection->reader.set_limit(wire::to_hub_bytes_max(rank_count()));
     probes_.clear();
     // The port is that of later meetings, too.
-    listener_ = UnsharedDescriptor();
+    close_listener();
     drop_those_that_join();
     broadcast(list_frame(FrameType::welcome, 0, present));
   }
@@ -597,7 +648,7 @@ class Hub::Service {
     for (const auto& connection : connections_) {
       if (connection->phase == Connection::Phase::greeting ||
           connection->phase == Connection::Phase::challenged)
-        connection->lost = true;
+        lose(*connection);
     }
   }
 
@@ -607,6 +658,7 @@ class Hub::Service {
     ::shutdown(connection.socket.get(), SHUT_WR);
     connection.phase = Connection::Phase::closing;
     connection.expires = in(closing_timeout);
+    look_at_strangers_by(connection.expires);
   }
 
   bool handle(Connection& connection, const Frame& frame) {
@@ -636,7 +688,7 @@ class Hub::Service {
       case FrameType::goodbye:
         if (!joined_ && connection.rank != own_rank_) {
           member.gave_up = true;
-          connection.lost = true;  // its place is free again
+          lose(connection);  // its place is free again
           return true;
         }
         member.left = true;
@@ -796,7 +848,7 @@ class Hub::Service {
   }
 
   void say_farewell() {
-    listener_ = UnsharedDescriptor();
+    close_listener();
     if (!joined_) {
       broadcast(missing_frame(FrameType::gave_up, 0));
     } else if (needed() && !ends_quietly_) {
@@ -829,8 +881,10 @@ class Hub::Service {
   std::uint32_t own_rank_;       // of the rank whose hub it is
   std::vector<Member> members_;  // by rank
   std::vector<Probe> probes_;    // by rank; empty once no rank is awaited, or if all have to come
+  Readiness ready_;              // has stop_, listener_ and each connection
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
-  std::vector<pollfd> polled_;  // stop_, listener_, each connection, then each probe; reused
+  bool any_is_lost_ = false;                              // of the connections
+  std::vector<pollfd> polled_;                            // ready_, then each probe; reused
   bool joined_ = false;         // whether all ranks have been here at the same time
   std::uint64_t sequence_ = 1;  // the step that contributions are for
   std::uint32_t contributed_ = 0;
@@ -838,6 +892,7 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
+  std::optional<Deadline> look_at_strangers_;  // none of them expires before
   struct {
     std::atomic<std::uint64_t> received{0}, sent{0};
   } relayed_;
