@@ -415,7 +415,7 @@ template <class Step>
 auto Communicator::Implementation::over_exchange(Step&& step) {
   require_own();
   // Ranks that meet without this one have looked whether it is there, perhaps often.
-  if (meeting_place) meeting_place->empty_queue();
+  if (meeting_place) meeting_place->make_room_in_queue();
   try {
     return step();
   } catch (const Error& error) {
