@@ -205,7 +205,7 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
 }
 
 void MeetingPlace::make_room_in_queue() noexcept {
-  // Of a socket that listens, the first two of these count the queue and say how long it may be.
+  // Where a socket listens, these two count its queue and say how long it may be.
   tcp_info info{};
   socklen_t bytes = sizeof info;
   const bool known = ::getsockopt(listener_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&

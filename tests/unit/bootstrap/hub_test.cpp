@@ -404,7 +404,7 @@ TEST(Hub, a_crowd_that_comes_again_is_taken_slowly_once_all_have_met) {
       took = detail::MonotonicClock::read() - begin;
     }
     EXPECT_GT(dropped, 0);
-    // Those that were dropped before all had met come first.
+    // The first of them were dropped before all had met.
     EXPECT_LE(dropped, 136 - 128 + 16 * (1 + took / 100ms));
     exchange.barrier(20s);
   });
