@@ -45,8 +45,8 @@ constexpr Timeout closing_timeout = 1s;
 // How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
 // sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
-// While descriptors are short and no stranger has one, and between two turns that accept once all
-// ranks have met, connections wait in the kernel's queue.
+// While descriptors are short and no stranger has one, connections wait in the kernel's queue.  So
+// do they once all ranks have met, if as many have come in this time as one turn takes.
 constexpr Timeout accept_pause = 100ms;
 // The number of newcomers in excess of the ranks that are still to come.  Beyond it strangers are
 // dropped, never the newcomer, so that silent connections cannot lock a rank out.
@@ -205,8 +205,8 @@ class Hub::Service {
     listener_ = UnsharedDescriptor();
   }
 
-  void pause_accepting() noexcept {
-    accept_again_ = in(accept_pause);
+  void pause_accepting(const Deadline& until) noexcept {
+    accept_again_ = until;
     ready_.change(listener_.get(), &listener_, 0);
   }
 
@@ -361,8 +361,12 @@ class Hub::Service {
   }
 
   void accept_newcomers() {
-    int accepted = 0;
-    for (; accepted < accepts_per_turn; ++accepted) {
+    // Once no rank is still to come, whoever connects can wait.
+    if (!joined_ || !period_ends_ || period_ends_->passed(now())) {
+      period_ends_ = in(accept_pause);
+      accepted_ = 0;
+    }
+    for (; accepted_ < accepts_per_turn; ++accepted_) {
       Address peer;
       peer.bytes = sizeof peer.storage;
       UnsharedDescriptor socket = UnsharedDescriptor::made_by([&] {
@@ -373,7 +377,7 @@ class Hub::Service {
         if (errno == EAGAIN || errno == EWOULDBLOCK) break;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
           // The next turn takes the descriptor, after it has read what others have said.
-          if (drop_strangers(1) == 0) pause_accepting();
+          if (drop_strangers(1) == 0) pause_accepting(in(accept_pause));
           return;
         }
         continue;  // that client has gone again
@@ -383,8 +387,7 @@ class Hub::Service {
       look_at_strangers_by(connection->expires);
       connections_.push_back(std::move(connection));
     }
-    // No rank is still to come, so whoever connects can wait.
-    if (joined_) pause_accepting();
+    if (joined_ && accepted_ == accepts_per_turn) pause_accepting(*period_ends_);
     const auto strangers = static_cast<std::size_t>(
         std::count_if(connections_.begin(), connections_.end(),
                       [](const auto& connection) { return connection->is_stranger(); }));
@@ -892,6 +895,8 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
+  int accepted_ = 0;  // in this turn; once all have met, in the period
+  std::optional<Deadline> period_ends_;
   std::optional<Deadline> look_at_strangers_;  // none of them expires before
   struct {
     std::atomic<std::uint64_t> received{0}, sent{0};
