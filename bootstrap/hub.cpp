@@ -15,11 +15,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/probe.hpp"
+#include "bootstrap/readiness.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/thread.hpp"
 #include "bootstrap/wire.hpp"
@@ -44,8 +46,8 @@ constexpr Timeout closing_timeout = 1s;
 // How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
 // sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
-// While descriptors are short and no stranger has one, or once all ranks have met and still many
-// connect, connections wait in the kernel's queue.
+// While descriptors are short and no stranger has one, connections wait in the kernel's queue.  So
+// do they once all ranks have met, if as many have come in this time as one turn takes.
 constexpr Timeout accept_pause = 100ms;
 // The number of newcomers in excess of the ranks that are still to come.  Beyond it strangers are
 // dropped, never the newcomer, so that silent connections cannot lock a rank out.
@@ -94,6 +96,7 @@ struct Connection {
   std::uint32_t rank = 0;         // a member's
   Deadline expires;               // for all connections but members'
   std::size_t ignored_bytes = 0;  // since it was refused
+  bool awaits_room = false;       // is waited for until more of the outbox can be sent
   bool deaf = false;              // sending has failed; what it said before is still to be read
   bool lost = false;              // it will be forgotten at the end of this turn
 };
@@ -130,6 +133,8 @@ class Hub::Service {
     for (std::size_t rank = 0; rank < options.is_gone.size(); ++rank)
       members_[rank].is_gone = options.is_gone[rank];
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
+    if (!ready_.add(stop_, &stop_) || !ready_.add(listener_.get(), &listener_))
+      throw Error(ErrorCode::system, std::string("epoll_ctl: ") + std::strerror(errno), errno);
   }
 
   /// Throws Error{system}.
@@ -172,57 +177,59 @@ class Hub::Service {
   }
 
   void stop() noexcept {
+    ready_.remove(stop_);
     stopping_ = in(joined_ ? linger_ : farewell_timeout);
     if (!joined_) return;
     // Nobody can join any more, and the next job may want the port.
-    listener_ = UnsharedDescriptor();
+    close_listener();
     drop_those_that_join();
+  }
+
+  void close_listener() noexcept {
+    if (listener_) ready_.remove(listener_.get());
+    listener_ = UnsharedDescriptor();
+  }
+
+  void pause_accepting(const Deadline& until) noexcept {
+    accept_again_ = until;
+    ready_.change(listener_.get(), &listener_, 0);
+  }
+
+  void lose(Connection& connection) noexcept {
+    connection.lost = true;
+    any_is_lost_ = true;
   }
 
   // Sleeping and reading.
 
   void sleep_until_something() {
-    polled_.clear();
-    polled_.push_back({stopping_ ? -1 : stop_, POLLIN, 0});
-    const bool accepting = !accept_again_ || accept_again_->passed(now());
-    if (accepting) accept_again_.reset();
-    polled_.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
+    if (accept_again_ && accept_again_->passed(now())) {
+      accept_again_.reset();
+      if (listener_) ready_.change(listener_.get(), &listener_, EPOLLIN);
+    }
     Timeout sleep = wait_forever;
-    const auto wake_by = [&](const Deadline& deadline) {
-      sleep = std::min(sleep, deadline.remaining(now()));
-    };
-    if (stopping_) wake_by(*stopping_);
-    if (accept_again_) wake_by(*accept_again_);
-    for (const auto& connection : connections_) {
-      const bool unsent = !connection->outbox.empty();
-      polled_.push_back(
-          {connection->socket.get(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
-      if (connection->phase != Connection::Phase::member) wake_by(connection->expires);
-    }
-    const std::size_t connections_end = polled_.size();
-    for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
-      if (is_awaited(rank) && probes_[rank].begin(now()) == Probe::Finding::gone) leave_out(rank);
-      if (probes_.empty()) return;  // all that are still there have come
-      if (!is_awaited(rank)) probes_[rank].reset();
-      polled_.push_back(probes_[rank].awaited());
-      if (is_awaited(rank)) sleep = std::min(sleep, probes_[rank].sleep_max(now()));
-    }
-    const int ready = ::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
-    if (ready <= 0) {
-      look_at_probes(connections_end);
-      return;
+    for (const auto& deadline : {stopping_, accept_again_, look_at_strangers_})
+      if (deadline) sleep = std::min(sleep, deadline->remaining(now()));
+    if (!probes_.empty()) {
+      sleep_beside_probes(sleep);
+      sleep = Timeout::zero();
     }
 
-    if (polled_[0].revents != 0) stop();
-    for (std::size_t position = 2; position < connections_end; ++position) {
-      Connection& connection = *connections_[position - 2];
-      const short events = polled_[position].revents;
-      if ((events & POLLOUT) != 0) flush(connection);
-      if ((events & ~POLLOUT) != 0 && !connection.lost) receive(connection);
+    bool have_come = false;
+    for (const epoll_event& event : ready_.wait(sleep)) {
+      if (event.data.ptr == &stop_) {
+        stop();
+      } else if (event.data.ptr == &listener_) {
+        have_come = true;
+      } else {
+        Connection& connection = *static_cast<Connection*>(event.data.ptr);
+        if ((event.events & EPOLLOUT) != 0) flush(connection);
+        if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0 && !connection.lost) receive(connection);
+      }
     }
-    look_at_probes(connections_end);
-    // Last, because it appends to the connections that polled_ counts.
-    if (polled_[1].revents != 0 && listener_) accept_newcomers();
+    look_at_probes();
+    // Members come first, and whoever is there before those who have just come.
+    if (have_come && listener_) accept_newcomers();
   }
 
   // Ranks that have not come to a meeting of those that are still there.
@@ -232,11 +239,26 @@ class Hub::Service {
            members_[rank].connection == nullptr;
   }
 
-  /// Handles the entries of polled_ from `from` on, one for each probe; some may have ended since.
-  void look_at_probes(std::size_t from) {
+  /// Returns once a probe or anything else is ready, or after `sleep`.
+  void sleep_beside_probes(Timeout sleep) {
+    polled_.clear();
+    polled_.push_back({ready_.descriptor(), POLLIN, 0});
+    for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
+      if (is_awaited(rank) && probes_[rank].begin(now()) == Probe::Finding::gone) leave_out(rank);
+      if (probes_.empty()) return;  // all that are still there have come
+      if (!is_awaited(rank)) probes_[rank].reset();
+      polled_.push_back(probes_[rank].awaited());
+      if (is_awaited(rank)) sleep = std::min(sleep, probes_[rank].sleep_max(now()));
+    }
+    (void)::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
+  }
+
+  /// Handles the entries of polled_ from the second on, one for each probe; some may have ended
+  /// since.
+  void look_at_probes() {
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
       if (is_awaited(rank) &&
-          probes_[rank].look(polled_[from + rank].revents, now()) == Probe::Finding::gone)
+          probes_[rank].look(polled_[1 + rank].revents, now()) == Probe::Finding::gone)
         leave_out(rank);
     }
   }
@@ -248,8 +270,12 @@ class Hub::Service {
   }
 
   void accept_newcomers() {
-    int accepted = 0;
-    for (; accepted < accepts_per_turn; ++accepted) {
+    // Once no rank is still to come, whoever connects can wait.
+    if (!joined_ || !period_ends_ || period_ends_->passed(now())) {
+      period_ends_ = in(accept_pause);
+      accepted_ = 0;
+    }
+    for (; accepted_ < accepts_per_turn; ++accepted_) {
       Address peer;
       peer.bytes = sizeof peer.storage;
       UnsharedDescriptor socket = UnsharedDescriptor::made_by([&] {
@@ -260,16 +286,17 @@ class Hub::Service {
         if (errno == EAGAIN || errno == EWOULDBLOCK) break;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
           // The next turn takes the descriptor, after it has read what others have said.
-          if (drop_strangers(1) == 0) accept_again_ = in(accept_pause);
+          if (drop_strangers(1) == 0) pause_accepting(in(accept_pause));
           return;
         }
         continue;  // that client has gone again
       }
-      set_connection_options(socket.get());
-      connections_.push_back(std::make_unique<Connection>(std::move(socket), origin_of(peer)));
+      auto connection = std::make_unique<Connection>(std::move(socket), origin_of(peer));
+      if (!ready_.add(connection->socket.get(), connection.get())) continue;  // it comes again
+      look_at_strangers_by(connection->expires);
+      connections_.push_back(std::move(connection));
     }
-    // No rank is still to come, so whoever connects can wait.
-    if (joined_ && accepted == accepts_per_turn) accept_again_ = in(accept_pause);
+    if (joined_ && accepted_ == accepts_per_turn) pause_accepting(*period_ends_);
     const auto strangers = static_cast<std::size_t>(
         std::count_if(connections_.begin(), connections_.end(),
                       [](const auto& connection) { return connection->is_stranger(); }));
@@ -299,16 +326,28 @@ class Hub::Service {
       --largest->second;
       for (const auto& connection : connections_) {
         if (!connection->is_stranger() || connection->origin != largest->first) continue;
-        connection->lost = true;
+        lose(*connection);
         break;
       }
     }
     return dropped;
   }
 
+  void look_at_strangers_by(const Deadline& deadline) noexcept {
+    const Timeout at = now();
+    if (!look_at_strangers_ || deadline.remaining(at) < look_at_strangers_->remaining(at))
+      look_at_strangers_ = deadline;
+  }
+
   void expire_strangers() noexcept {
+    if (!look_at_strangers_ || !look_at_strangers_->passed(now())) return;
+    look_at_strangers_.reset();
     for (const auto& connection : connections_) {
-      if (connection->is_stranger() && connection->expires.passed(now())) connection->lost = true;
+      if (!connection->is_stranger()) continue;
+      if (connection->expires.passed(now()))
+        lose(*connection);
+      else
+        look_at_strangers_by(connection->expires);
     }
   }
 
@@ -319,14 +358,14 @@ class Hub::Service {
       case Reception::nothing_yet:
         return;
       case Reception::end:
-        connection.lost = true;
+        lose(connection);
         return;
       case Reception::some:
         break;
     }
     if (connection.phase == Connection::Phase::closing) {  // nobody listens any more
       connection.ignored_bytes += bytes;
-      if (connection.ignored_bytes > ignored_bytes_max) connection.lost = true;
+      if (connection.ignored_bytes > ignored_bytes_max) lose(connection);
       return;
     }
     connection.reader.received(bytes);
@@ -337,13 +376,14 @@ class Hub::Service {
           connection.phase == Connection::Phase::greeting     ? challenge(connection, *frame)
           : connection.phase == Connection::Phase::challenged ? admit(connection, *frame)
                                                               : handle(connection, *frame);
-      if (!understood) connection.lost = true;
+      if (!understood) lose(connection);
     }
-    if (connection.reader.malformed()) connection.lost = true;
+    if (connection.reader.malformed()) lose(connection);
   }
 
   /// Losing one connection makes news for the others, and sending that news may lose more of them.
   void forget_lost() {
+    if (!std::exchange(any_is_lost_, false)) return;
     for (bool again = true; again;) {
       again = false;
       for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -358,7 +398,10 @@ class Hub::Service {
         again = true;
       }
     }
-    std::erase_if(connections_, [](const auto& connection) { return connection->lost; });
+    std::erase_if(connections_, [this](const auto& connection) {
+      if (connection->lost) ready_.remove(connection->socket.get());
+      return connection->lost;
+    });
   }
 
   // Sending.
@@ -376,6 +419,14 @@ class Hub::Service {
   }
 
   void flush(Connection& connection) noexcept {
+    send_outbox(connection);
+    if (connection.awaits_room == !connection.outbox.empty()) return;
+    connection.awaits_room = !connection.outbox.empty();
+    ready_.change(connection.socket.get(), &connection,
+                  connection.awaits_room ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  }
+
+  void send_outbox(Connection& connection) noexcept {
     while (!connection.outbox.empty()) {
       Connection::Outgoing& first = connection.outbox.front();
       std::size_t sent = 0;
@@ -448,6 +499,9 @@ class Hub::Service {
       refuse(connection, {wire::Reason::secret, 0});
       return true;
     }
+    // Not before, because strangers are to cost little: the challenge alone has been sent, which
+    // nothing makes faster, and who is silent has a deadline anyway.
+    set_connection_options(connection.socket.get());
     const wire::Proof own{prove(Prover::hub, secret_, hello, connection.challenge)};
     send(connection, make_frame(FrameType::proof, bytes_of(own)));
     if (hello.rank_count != rank_count()) {
@@ -497,7 +551,7 @@ class Hub::Service {
       member.connection->reader.set_limit(wire::to_hub_bytes_max(rank_count()));
     probes_.clear();
     // The port is that of later meetings, too.
-    listener_ = UnsharedDescriptor();
+    close_listener();
     drop_those_that_join();
     broadcast(list_frame(FrameType::welcome, 0, present));
   }
@@ -506,7 +560,7 @@ class Hub::Service {
     for (const auto& connection : connections_) {
       if (connection->phase == Connection::Phase::greeting ||
           connection->phase == Connection::Phase::challenged)
-        connection->lost = true;
+        lose(*connection);
     }
   }
 
@@ -516,6 +570,7 @@ class Hub::Service {
     ::shutdown(connection.socket.get(), SHUT_WR);
     connection.phase = Connection::Phase::closing;
     connection.expires = in(closing_timeout);
+    look_at_strangers_by(connection.expires);
   }
 
   bool handle(Connection& connection, const Frame& frame) {
@@ -545,7 +600,7 @@ class Hub::Service {
       case FrameType::goodbye:
         if (!joined_ && connection.rank != own_rank_) {
           member.gave_up = true;
-          connection.lost = true;  // its place is free again
+          lose(connection);  // its place is free again
           return true;
         }
         member.left = true;
@@ -705,7 +760,7 @@ class Hub::Service {
   }
 
   void say_farewell() {
-    listener_ = UnsharedDescriptor();
+    close_listener();
     if (!joined_) {
       broadcast(missing_frame(FrameType::gave_up, 0));
     } else if (needed() && !ends_quietly_) {
@@ -737,8 +792,10 @@ class Hub::Service {
   std::uint32_t own_rank_;       // of the rank whose hub it is
   std::vector<Member> members_;  // by rank
   std::vector<Probe> probes_;    // by rank; empty once no rank is awaited, or if all have to come
+  Readiness ready_;              // has stop_, listener_ and each connection
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
-  std::vector<pollfd> polled_;  // stop_, listener_, each connection, then each probe; reused
+  bool any_is_lost_ = false;                              // of the connections
+  std::vector<pollfd> polled_;                            // ready_, then each probe; reused
   bool joined_ = false;         // whether all ranks have been here at the same time
   std::uint64_t sequence_ = 1;  // the step that contributions are for
   std::uint32_t contributed_ = 0;
@@ -746,6 +803,9 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
+  int accepted_ = 0;  // in this turn; once all have met, in the period
+  std::optional<Deadline> period_ends_;
+  std::optional<Deadline> look_at_strangers_;  // none of them expires before
   struct {
     std::atomic<std::uint64_t> received{0}, sent{0};
   } relayed_;

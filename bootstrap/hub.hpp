@@ -1,8 +1,8 @@
-// The relay of a TCP exchange: one thread of rank 0, asleep in poll() until there is something to
-// relay.  Every rank is a client, rank 0 too.  Anybody may connect, so a connection counts for
-// nothing until it has proved that it knows the secret (handshake.hpp): before that it may neither
-// send much, nor stay long, nor keep others waiting.  Only the hub decides which incident was the
-// first, so all ranks receive the same one.
+// The relay of a TCP exchange: one thread of rank 0, asleep until there is something to relay.
+// Every rank is a client, rank 0 too.  Anybody may connect, so a connection counts for nothing
+// until it has proved that it knows the secret (handshake.hpp): before that it may neither send
+// much, nor stay long, nor keep others waiting.  Only the hub decides which incident was the first,
+// so all ranks receive the same one.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -192,8 +193,8 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
       is_gone[leader] = true;
       continue;
     }
-    empty_queue();
     if (attended.exchange) {
+      empty_queue();
       is_gone_.assign(places_.size(), true);
       for (const Rank rank : attended.present) is_gone_[index_of(rank)] = false;
     }
@@ -201,6 +202,15 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
             .present = std::move(attended.present),
             .missing = std::move(attended.missing)};
   }
+}
+
+void MeetingPlace::make_room_in_queue() noexcept {
+  // Where a socket listens, these two count its queue and say how long it may be.
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  const bool known = ::getsockopt(listener_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+                     info.tcpi_sacked > 0;
+  if (!known || info.tcpi_unacked >= info.tcpi_sacked / 2) empty_queue();
 }
 
 void MeetingPlace::empty_queue() noexcept {

@@ -77,10 +77,13 @@ class MeetingPlace {
   /// gone.
   std::string obstacle(Deadline deadline) const;
 
-  /// Closes the connections that wait in the queue of this rank's port: those of others' obstacle()
-  /// and of meetings that are over would fill it, and a full queue answers nobody.  A rank that
-  /// still waits on one connects again.  One system call if there is none.
+  /// Closes the connections that wait in the queue of this rank's port, as those of others'
+  /// obstacle() and of meetings that are over do.  A rank that still waits on one for this rank
+  /// connects again, which may be 200 ms later.
   void empty_queue() noexcept;
+  /// Likewise if the queue is half full, because a full one answers nobody; otherwise one system
+  /// call, and ranks that wait for this one go on waiting.
+  void make_room_in_queue() noexcept;
 
   struct Met {
     std::unique_ptr<Exchange> exchange;  // of those that have come; none: time is up

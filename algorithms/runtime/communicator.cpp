@@ -56,6 +56,9 @@ constexpr std::uint64_t protocol_version = 22;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
+/// How often it looks whether any of these can still say that they have read; that takes longer
+/// than a poll.
+constexpr Timeout retirement_look_interval = std::chrono::milliseconds(5);
 
 const char* name_of(std::uint32_t shared_notifications) noexcept {
   return shared_notifications == static_cast<std::uint32_t>(SharedNotifications::words)
@@ -397,10 +400,20 @@ void Communicator::Implementation::reap() noexcept {
 
 Communicator::Implementation::~Implementation() {
   const Deadline deadline = Deadline::after(retirement_max, context.clock.now());
+  Deadline next_look = Deadline::after(Timeout::zero(), context.clock.now());
   while (!retired.empty() && !deadline.passed(context.clock.now())) {
-    context.progress();  // whoever still has to read may wait for another operation first
+    // Asked before what has arrived is looked at, of which there may be some.
+    bool in_vain = false;
+    if (next_look.passed(context.clock.now())) {
+      next_look = Deadline::after(retirement_look_interval, context.clock.now());
+      in_vain = std::none_of(retired.begin(), retired.end(),
+                             [](const auto& operation) { return operation->may_collect_more(); });
+    }
+    // Whoever still has to read may wait for another operation first.
+    const std::size_t came = context.progress();
     liveness.check(context.clock.now());
     reap();
+    if (in_vain && came == 0) break;
     if (!retired.empty()) sched_yield();
   }
   retired.clear();
@@ -415,7 +428,7 @@ template <class Step>
 auto Communicator::Implementation::over_exchange(Step&& step) {
   require_own();
   // Ranks that meet without this one have looked whether it is there, perhaps often.
-  if (meeting_place) meeting_place->empty_queue();
+  if (meeting_place) meeting_place->make_room_in_queue();
   try {
     return step();
   } catch (const Error& error) {

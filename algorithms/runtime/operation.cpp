@@ -175,6 +175,31 @@ bool Operation::Implementation::collect_credits() noexcept {
   return all;
 }
 
+bool Operation::Implementation::may_collect_more() noexcept {
+  if (ring()) return true;  // what is missing there does not name its rank
+  const auto& connections = communicator.context.fabric.connections();
+  const auto can_send = [&](Rank peer) {
+    const std::span<const std::uint32_t> used = channel.network.used();
+    return !communicator.exchange.has_left(peer) &&
+           std::none_of(used.begin(), used.end(), [&](std::uint32_t index) {
+             const verbs::Connection& connection = connections[index];
+             return connection.process == communicator.process_of[index_of(peer)] &&
+                    (connection.failed || connection.left);
+           });
+  };
+  const std::uint64_t last = execution.sequence;
+  for (const plan::Step& step : plan.steps) {
+    bool is_missing =
+        stale() && step.action == plan::Action::await && !stale()->has_come(step.slot, last);
+    if (step.action == plan::Action::await_credit)
+      for (std::uint64_t call = last; call > 0 && call + 2 > last; --call)
+        is_missing = is_missing || !credits_taken[call & 1][step.slot];
+    if (is_missing && can_send(step.peer)) return true;
+  }
+  return std::any_of(readers.begin(), readers.end(),
+                     [&](const shm::SequenceWord* reader) { return !shm::has_come(reader, last); });
+}
+
 bool Operation::Implementation::has_been_read(std::uint64_t chunk) const noexcept {
   // When chunk c + 2 is finished, nobody reads what was sent in chunk c (engine/README.md).
   if (execution.sequence > chunk + 2) return true;

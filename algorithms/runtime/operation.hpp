@@ -104,6 +104,10 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// Takes those credits of the last two calls that have arrived.  Returns true when all of them
   /// have arrived, so that nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
+  /// Whether any of the others may still arrive: their senders have not left, and no connection to
+  /// them has failed, as far as that is known here.  It may be said wrongly, but not denied
+  /// wrongly.
+  bool may_collect_more() noexcept;
   /// Whether the partials of that chunk are no longer used here, and no longer read by a rank of
   /// this node; it may be said late.
   bool has_been_read(std::uint64_t chunk) const noexcept;

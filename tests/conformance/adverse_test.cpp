@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -189,6 +190,25 @@ TEST(Files, are_given_their_memory_when_they_are_registered) {
   EXPECT_EQ(file.held_bytes(), bytes);
   const Region second(device.domain, file.mapping.data() + bytes, bytes, all_access);
   EXPECT_EQ(file.held_bytes(), 2 * bytes);
+}
+
+/// A process may have more descriptors than the device tries by number.
+TEST(Files, are_found_by_a_descriptor_of_any_number) {
+  if (!device_is_soft()) GTEST_SKIP();
+  constexpr int number = 2000;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit more = before;
+  more.rlim_cur = std::max<rlim_t>(before.rlim_cur, number + 1);
+  if (::setrlimit(RLIMIT_NOFILE, &more) != 0) GTEST_SKIP() << "few descriptors are allowed";
+  constexpr std::size_t bytes = std::size_t{1} << 20;
+  HoledFile file(bytes);
+  file.file = detail::Descriptor(::fcntl(file.file.get(), F_DUPFD_CLOEXEC, number));
+  ASSERT_GE(file.file.get(), number);
+  const Device device;
+  const Region region(device.domain, file.mapping.data(), bytes, all_access);
+  EXPECT_EQ(file.held_bytes(), bytes);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 /// Unless their owner sees to it.

@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <tutti/tutti.hpp>
 
+#include "runtime/communicator.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
@@ -430,6 +434,69 @@ TEST(LeavingInGoodOrder, ranks_that_finished_may_leave_while_others_finish) {
               return 0;
             }),
             all_fine);
+}
+
+/// Rank 0 broadcasts to two ranks of other nodes, destroys the operation when nobody has read yet,
+/// calls `before_end`, and destroys its communicator.  Returns how long that takes.  `others`: what
+/// the other ranks do; they read into `value`.
+struct EarlyEnd {
+  std::function<void(Communicator&, Exchange&)> before_end;
+  std::function<int(Operation&, const std::uint64_t& value, std::uint32_t self)> others;
+};
+
+std::chrono::milliseconds end_early(const EarlyEnd& early) {
+  const test::SharedCount took_ms;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(options_of(exchange, 1));
+    auto communicator = std::make_unique<Communicator>(context, exchange);
+    std::uint64_t value = self == 0 ? 42 : 0;
+    std::optional<Operation> operation = broadcast(*communicator, std::span(&value, 1), Rank{0});
+    communicator->synchronize();
+    if (self != 0) return early.others(*operation, value, self);
+    if (operation->start() != Status::ok || operation->wait(10s) != Status::ok) return 1;
+    operation.reset();
+    early.before_end(*communicator, exchange);
+    const auto begin = std::chrono::steady_clock::now();
+    communicator.reset();
+    for (auto left = std::chrono::steady_clock::now() - begin; left >= 1ms; left -= 1ms)
+      took_ms.add();
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), all_fine);
+  return std::chrono::milliseconds(took_ms.number());
+}
+
+/// Less than a communicator waits at its end for ranks that are late, which is 8 s.
+constexpr auto soon = 5s;
+
+TEST(LeavingInGoodOrder, is_not_held_up_by_ranks_that_have_left_without_reading) {
+  const auto until_they_have_left = [](Communicator&, Exchange& exchange) {
+    while (!exchange.has_left(Rank{1}) || !exchange.has_left(Rank{2}))
+      std::this_thread::sleep_for(1ms);
+  };
+  const auto leave = [](Operation&, const std::uint64_t&, std::uint32_t) { return 0; };
+  EXPECT_LT(end_early({.before_end = until_they_have_left, .others = leave}), soon);
+}
+
+TEST(LeavingInGoodOrder,
+     waits_for_ranks_that_are_late_and_not_for_those_behind_a_broken_connection) {
+  const test::SharedCount broken, read;
+  const auto break_one = [&](Communicator& communicator, Exchange&) {
+    communicator.implementation().connection_to(Rank{1}).pair->close();
+    broken.add();
+  };
+  const auto be_late = [&](Operation& operation, const std::uint64_t& value, std::uint32_t self) {
+    if (self == 1) return read.comes_to(1) ? 0 : 2;
+    if (!broken.comes_to(1)) return 3;
+    std::this_thread::sleep_for(500ms);
+    if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 4;
+    read.add();
+    return value == 42 ? 0 : 5;
+  };
+  const auto took = end_early({.before_end = break_one, .others = be_late});
+  EXPECT_GE(took, 400ms);
+  EXPECT_LT(took, soon);
 }
 
 class Stopping : public testing::TestWithParam<Meeting> {};

@@ -1,13 +1,15 @@
 // start_among_strangers [JOBS]: starts JOBS (15) jobs of 4 processes for each of three cases, in
 // turns, and prints the medians of what they took, and the ratios to the first case:
 //   alone    nobody else connects
-//   beside   200 strangers connect at the same time as the ranks 1 to 3, say nothing, and stay
-//   behind   these ranks come only when the strangers are there
-//   again    likewise, and a stranger that is dropped connects again at once, so that a flood goes
-//   on
+//   behind   200 strangers have connected and say nothing; rank 0 has taken as many as it keeps
+//            before the ranks 1 to 3 start, and the process of the strangers sleeps
+//   beside   the strangers connect at the same time as these ranks, on the same CPUs
+//   again    they are there before, and each that is dropped connects again at once, so that a
+//            flood goes on, whose process takes CPU time of the ranks
 // "met" is the time from the start of the ranks 1 to 3 until all have met over TCP;
 // "begun" until all have made a communicator and left its first barrier.  Exit status 0 if all jobs
 // have run; the figures are not judged.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,15 +36,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t rank_count = 4;
 constexpr int stranger_count = 200;
 
-enum class Case : std::uint8_t { alone, beside, behind, again };
-constexpr std::array cases{Case::alone, Case::beside, Case::behind, Case::again};
-constexpr std::array<const char*, cases.size()> names{"alone", "beside", "behind", "again"};
+enum class Case : std::uint8_t { alone, behind, beside, again };
+constexpr std::array cases{Case::alone, Case::behind, Case::beside, Case::again};
+constexpr std::array<const char*, cases.size()> names{"alone", "behind", "beside", "again"};
 
 /// What the processes of a job leave for the one that started them.
 struct Marks {
   std::array<std::atomic<std::int64_t>, rank_count> met_at, begun_at;  // of the steady clock
   std::atomic<int> standing{0};                                        // strangers
-  std::atomic<bool> over{false};
 };
 
 std::int64_t now_ns() {
@@ -67,10 +68,11 @@ int be_rank(std::uint32_t rank, std::uint16_t port, Marks& marks) {
   }
 }
 
-/// Connect as soon as somebody listens, and stay until the job is over.
-int be_strangers(std::uint16_t port, bool again, Marks& marks) {
+/// Connect as soon as somebody listens, and stay until the job is over, which is when `end` can be
+/// read.
+int be_strangers(std::uint16_t port, bool again, int end, Marks& marks) {
   const sockaddr_in address = tutti::test::loopback(port);
-  std::vector<pollfd> crowd;
+  std::vector<pollfd> crowd{{end, POLLIN, 0}};
   const auto connect_one = [&] {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
@@ -78,7 +80,7 @@ int be_strangers(std::uint16_t port, bool again, Marks& marks) {
     ::close(socket);
     return -1;
   };
-  while (marks.standing < stranger_count && !marks.over) {
+  while (marks.standing < stranger_count && ::poll(crowd.data(), 1, 0) == 0) {
     if (const int socket = connect_one(); socket >= 0) {
       crowd.push_back({socket, POLLIN, 0});
       ++marks.standing;
@@ -86,14 +88,10 @@ int be_strangers(std::uint16_t port, bool again, Marks& marks) {
       std::this_thread::sleep_for(100us);
     }
   }
-  while (!marks.over) {
-    if (!again || ::poll(crowd.data(), crowd.size(), 1) <= 0) {
-      std::this_thread::sleep_for(1ms);
-      continue;
-    }
+  while (::poll(crowd.data(), again ? crowd.size() : 1, -1) > 0 && crowd[0].revents == 0) {
     for (pollfd& stranger : crowd) {
-      if (stranger.revents == 0 && stranger.fd >= 0) continue;
-      if (stranger.fd >= 0) ::close(stranger.fd);
+      if (stranger.revents == 0) continue;
+      ::close(stranger.fd);
       stranger.fd = connect_one();
     }
   }
@@ -117,9 +115,14 @@ Durations run_job(Case which) {
   const tutti::test::Shared<Marks> shared;
   Marks& marks = *shared;
   const std::uint16_t port = tutti::test::free_port();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {.failed = true};
   pid_t strangers = 0;
   const auto start_strangers = [&] {
-    strangers = start([&] { return be_strangers(port, which == Case::again, marks); });
+    strangers = start([&] {
+      ::close(ends[1]);
+      return be_strangers(port, which == Case::again, ends[0], marks);
+    });
   };
   const bool are_first = which == Case::behind || which == Case::again;
   if (are_first) start_strangers();
@@ -128,12 +131,12 @@ Durations run_job(Case which) {
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     ranks.push_back(start([&] { return be_rank(rank, port, marks); }));
     if (rank > 0) continue;
-    // As long in each case, so that rank 0 is as far.
-    std::this_thread::sleep_for(20ms);
     for (int pause = 0; are_first && marks.standing < stranger_count; ++pause) {
       if (pause == 20'000) break;
       std::this_thread::sleep_for(1ms);
     }
+    // As long in each case, so that rank 0 is as far.
+    std::this_thread::sleep_for(20ms);
     if (which == Case::beside) start_strangers();
     begin = now_ns();
   }
@@ -142,7 +145,8 @@ Durations run_job(Case which) {
     int status = 0;
     durations.failed = ::waitpid(rank, &status, 0) != rank || status != 0 || durations.failed;
   }
-  marks.over = true;
+  ::close(ends[1]);
+  ::close(ends[0]);
   if (strangers != 0) (void)::waitpid(strangers, nullptr, 0);
   const auto latest = [&](const auto& marks_of_ranks) {
     return static_cast<double>(*std::max_element(marks_of_ranks.begin(), marks_of_ranks.end()) -

@@ -51,17 +51,24 @@ detail::Descriptor open_file(const char* path, const MappedRange& range) {
   return detail::Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
 }
 
-/// The descriptor numbers in the folder belong to other threads, which may close and reuse them at
-/// any time.  Therefore only their links are read, and what a link leads to is checked after
-/// opening.
+/// The numbers of descriptors belong to other threads, which may close and reuse them at any time.
+/// Therefore they are only asked what they are, and what a link leads to is checked after opening.
 detail::Descriptor find_descriptor(const MappedRange& range) {
   struct stat status;
+  const auto open_number = [&](const std::string& number) {
+    return open_file(("/proc/self/fd/" + number).c_str(), range);
+  };
+  // Where there are many descriptors, their folder takes a tenth of a millisecond for every 40.
+  constexpr int tried_first = 1024;  // as many as a process may have, unless it asks for more
+  for (int number = 0; number < tried_first; ++number) {
+    if (::fstat(number, &status) != 0 || !is_file(status, range)) continue;
+    if (auto opened = open_number(std::to_string(number))) return opened;
+  }
   const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
   while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
     if (::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0) != 0 || !is_file(status, range))
       continue;
-    const std::string link = std::string("/proc/self/fd/") + entry->d_name;
-    if (auto opened = open_file(link.c_str(), range)) return opened;
+    if (auto opened = open_number(entry->d_name)) return opened;
   }
   if (range.name.empty() || range.name[0] != '/') return {};
   return open_file(range.name.c_str(), range);

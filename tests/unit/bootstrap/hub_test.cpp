@@ -15,6 +15,7 @@
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
 #include "tcp_ranks.hpp"
+#include "tutti/detail/clock.hpp"
 
 namespace tutti::bootstrap {
 namespace {
@@ -80,6 +81,11 @@ class Stranger {
       }
       reader_.received(bytes);
     }
+  }
+  /// Whether anything has come, be it the end.
+  bool has_heard() const noexcept {
+    pollfd waiting{socket_.get(), POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
   }
   /// Its type and, for a refusal, the reason.
   std::optional<std::pair<wire::FrameType, wire::Refusal>> hear() {
@@ -369,6 +375,42 @@ TEST(Hub, a_crowd_pushes_out_only_its_own) {
       crowd.push_back(std::make_unique<Stranger>(port_of(job[0]), 2));
     EXPECT_TRUE(slow.say_hello(hello_of(job[3])));
   });
+}
+
+// Protects: once all have met, the hub takes at most 16 connections each 100 ms, also of a crowd
+// whose members come again one by one, each when it is dropped.
+TEST(Hub, a_crowd_that_comes_again_is_taken_slowly_once_all_have_met) {
+  const auto job = tcp_job(2);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  std::vector<Ending> endings;
+  std::thread rank_0([&] {
+    endings = run_ranks({job[0]}, [](Exchange& exchange) {
+      for (int time = 0; time < 2; ++time) exchange.barrier(20s);
+    });
+  });
+  for (int number = 0; number < 136; ++number)
+    crowd.push_back(std::make_unique<Stranger>(port_of(job[0])));
+  const auto last = run_ranks({job[1]}, [&](Exchange& exchange) {
+    exchange.barrier(20s);
+    const Timeout begin = detail::MonotonicClock::read();
+    Timeout took{};
+    int dropped = 0;
+    while (took < 500ms) {  // fewer than 16 come at a time
+      for (auto& stranger : crowd) {
+        if (!stranger->has_heard()) continue;
+        ++dropped;
+        stranger = std::make_unique<Stranger>(port_of(job[0]));
+      }
+      took = detail::MonotonicClock::read() - begin;
+    }
+    EXPECT_GT(dropped, 0);
+    // The first of them were dropped before all had met.
+    EXPECT_LE(dropped, 136 - 128 + 16 * (1 + took / 100ms));
+    exchange.barrier(20s);
+  });
+  rank_0.join();
+  EXPECT_FALSE(endings[0].failed) << endings[0].text;
+  EXPECT_FALSE(last[0].failed) << last[0].text;
 }
 
 /// Strangers of all kinds, again and again, until it ends.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -369,6 +370,43 @@ TEST(Reunion, a_queue_can_be_emptied_between_meetings) {
   places[1]->empty_queue();
   EXPECT_EQ(queue_at(cards[1]), 0u);
   expect_met(meet_all(places, 10s), {0, 1});
+}
+
+/// Protects: a set-up call while others wait for this rank does not make them connect again, unless
+/// the queue is about to be full.
+TEST(Reunion, who_waits_for_a_rank_stays_in_its_queue_until_that_is_half_full) {
+  std::vector<MeetingCard> cards;
+  Places places = places_of(2, &cards);
+  std::size_t limit = 0;
+  std::ifstream("/proc/sys/net/core/somaxconn") >> limit;
+  ASSERT_GT(limit, 3u);
+  limit = std::min<std::size_t>(limit, 4096);  // the library's own
+  std::vector<Ending> endings(2);
+  std::thread waiting([&] { endings[1] = meet(*places[1], 1, 20s); });
+  while (queue_at(cards[0]) == 0) std::this_thread::sleep_for(1ms);
+  const Address place = place_of(cards[0]);
+  for (std::size_t count = 1; count < limit / 2; ++count) {
+    places[0]->make_room_in_queue();
+    ASSERT_TRUE(connect_to({&place, 1}, in(5s)));
+  }
+  EXPECT_EQ(queue_at(cards[0]), limit / 2);
+  places[0]->make_room_in_queue();
+  EXPECT_LE(queue_at(cards[0]), 1u);  // who waits may have come again
+  endings[0] = meet(*places[0], 0, 20s);
+  waiting.join();
+  expect_met(endings, {0, 1});
+}
+
+/// Protects: a rank whose time is up keeps those in its queue that have more time.
+TEST(Reunion, who_waits_for_a_rank_stays_in_its_queue_when_its_time_is_up) {
+  std::vector<MeetingCard> cards;
+  Places places = places_of(3, &cards);
+  const Address place = place_of(cards[1]);
+  const UnsharedDescriptor waiting = connect_to({&place, 1}, in(5s));
+  ASSERT_TRUE(waiting);
+  const Ending ending = meet(*places[1], 1, 50ms);
+  EXPECT_FALSE(ending.has_met);
+  EXPECT_EQ(queue_at(cards[1]), 1u);
 }
 
 /// A firewall that refuses connections is noticed before any rank is taken for gone.
