@@ -52,7 +52,7 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 static_assert(sizeof(Introduction) <= runtime::SetUpBlock::payload_bytes_max);  // one exchange
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 22;
+constexpr std::uint64_t protocol_version = 23;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -205,6 +205,13 @@ Communicator::Implementation::Implementation(Communicator::Implementation& whole
       exchange(*watched),
       tuning(whole.tuning) {
   introduce({});
+  try {
+    runtime::SetUpCall call{runtime::CallKind::communicator, "shrink"};
+    runtime::agree_on_connections(whole, *this, call);
+  } catch (...) {
+    std::erase(context.communicators, this);
+    throw;
+  }
   step_timeout = context.settings.setup_timeout;
 }
 
@@ -516,6 +523,15 @@ Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept
   return process == 0 || found == process_of.end()
              ? no_rank
              : Rank{static_cast<std::uint32_t>(found - process_of.begin())};
+}
+
+bool Communicator::Implementation::uses_connection(std::uint32_t index) const noexcept {
+  const auto uses = [&](const auto& operation) {
+    const std::span<const std::uint32_t> used = operation->channel.network.used();
+    return std::find(used.begin(), used.end(), index) != used.end();
+  };
+  return std::any_of(operations.begin(), operations.end(), uses) ||
+         std::any_of(retired.begin(), retired.end(), uses);
 }
 
 void Communicator::Implementation::fail(Status status, Rank peer, const char* what,

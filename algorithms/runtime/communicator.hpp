@@ -37,8 +37,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
                  runtime::Neighbourhood known,
                  std::shared_ptr<const runtime::TuningInForce> inherited);
-  /// Collective: makes one of those that have met (runtime/shrink.hpp).  `original`: their ranks in
-  /// the first communicator.  No step takes longer than `step_timeout`.
+  /// Collective: makes one of those that have met (runtime/shrink.hpp), and lets go of connections.
+  /// `original`: their ranks in the first communicator.  No step takes longer than `at_most`.
   Implementation(Communicator::Implementation& whole, std::unique_ptr<Exchange> given,
                  std::vector<Rank> original, Timeout at_most);
   ~Implementation();
@@ -181,6 +181,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   void swap(runtime::SetUpCall& call, std::span<const Rank> partners, std::size_t record_bytes,
             std::span<const std::byte> mine, std::span<std::byte> theirs);
   Rank rank_of(std::uint64_t process) const noexcept;
+  /// Whether an operation of this communicator uses the connection with that index.
+  bool uses_connection(std::uint32_t index) const noexcept;
 
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.

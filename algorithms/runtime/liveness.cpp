@@ -69,6 +69,11 @@ void Liveness::check(Timeout now) noexcept {
   communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
 }
 
+void Liveness::look(Timeout now) noexcept {
+  next_check_ = Timeout::zero();
+  check(now);
+}
+
 void Liveness::check_now_and_then() noexcept {
   communicator_.context.report_if_asked();
   if (++calls_since_clock_ < calls_per_clock) return;

@@ -64,6 +64,8 @@ class Liveness {
   /// after an alarm), and lets the communicator fail if there is a reason.  `now` is the context's
   /// clock.
   void check(Timeout now) noexcept;
+  /// Likewise, whenever it has asked last.
+  void look(Timeout now) noexcept;
   /// When check() will ask again; a wait does not sleep for longer.
   Timeout next_check() const noexcept { return next_check_; }
   /// Calls check(), but looks at the clock every few calls only.

@@ -25,6 +25,8 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
+#include "runtime/context.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
@@ -468,6 +470,9 @@ TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
       options.register_buffers = true;
       Context context(options);
       Communicator communicator(context, exchange);
+      std::optional<Communicator>
+          part;  // nobody waits in it, so that nobody hears of the death there
+      if (run % 4 >= 2) part = communicator.split(0);
       std::vector<std::uint64_t> source(50'000, self), target(50'000);
       auto operation = std::make_unique<Operation>(allreduce(
           communicator, {.source = source.data(),
@@ -494,6 +499,123 @@ TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
     });
     EXPECT_EQ(codes_of(results), (std::vector{0, 1000 + SIGKILL, 0, 0})) << "run " << run;
   }
+}
+
+/// The ranks to which this one has a connection that a set-up would take.
+std::vector<std::uint32_t> connected_from(Communicator& communicator) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  std::vector<std::uint32_t> connected;
+  for (std::uint32_t rank = 0; rank < ranks.process_of.size(); ++rank)
+    if (ranks.context.fabric.connections().has(ranks.process_of[rank])) connected.push_back(rank);
+  return connected;
+}
+
+/// Whatever else a context has that contains the dead rank and of which nobody has waited.
+TEST(ShrinkOfLocalRanks, begins_anew_whatever_has_not_been_waited_in) {
+  enum class Besides { a_part, another_line, what_another_line_was_shrunk_to };
+  constexpr std::uint32_t ranks = 3, dead = 1;
+  for (const Besides besides :
+       {Besides::a_part, Besides::another_line, Besides::what_another_line_was_shrunk_to}) {
+    const test::SharedCount ready;
+    const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+      Judge judge(exchange.self());
+      const std::uint32_t self = index_of(exchange.self());
+      Context context(shrinkable_on(exchange, 1));
+      Communicator whole(context, exchange);
+      std::optional<Communicator> other, third;
+      if (besides == Besides::a_part) other = whole.split(0);
+      if (besides != Besides::a_part) other.emplace(context, exchange);
+      if (besides == Besides::what_another_line_was_shrunk_to) third.emplace(other->shrink(20s));
+      std::optional<Collectives> of_other;
+      of_other.emplace(third ? *third : *other, self);
+      judge.expect(of_other->call_each() == Status::ok, "before");
+      judge.expect(connected_from(whole).size() == ranks - 1, "there are connections");
+      ready.add();
+      if (self == dead && ready.comes_to(ranks)) ::raise(SIGKILL);
+      judge.expect(call_until_failure(whole, self), "no failure was met");
+      Communicator survivors = whole.shrink(20s);
+      judge.expect(connected_from(survivors).empty(), "a connection has been kept");
+      const auto begin = std::chrono::steady_clock::now();
+      of_other.reset();
+      judge.expect(std::chrono::steady_clock::now() - begin < 2s, "the old operations wait");
+      expect_sound(judge, survivors, self, all_of(ranks) & ~(1u << dead), "after");
+      return judge.verdict();
+    });
+    std::vector<int> codes(ranks, 0);
+    codes[dead] = 1000 + SIGKILL;
+    EXPECT_EQ(codes_of(results), codes) << "besides: " << static_cast<int>(besides);
+  }
+}
+
+/// Both ends of a connection keep it, or none does, also where one rank alone knows of the failure.
+TEST(ShrinkOfLocalRanks, begins_anew_between_two_ranks_of_which_one_has_not_heard_of_the_failure) {
+  constexpr std::uint32_t ranks = 3;
+  const test::SharedCount made;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 1));
+    Communicator whole(context, exchange);
+    std::optional<Collectives> collectives;
+    collectives.emplace(whole, self);
+    judge.expect(collectives->call_each() == Status::ok, "before");
+    if (self == 0)
+      whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something", nullptr);
+    Communicator survivors = whole.shrink(20s);
+    // Ranks 1 and 2 have not failed, and may go on between them.
+    const std::vector<std::uint32_t> kept = connected_from(survivors);
+    judge.expect(kept == (self == 0 ? std::vector<std::uint32_t>{} : std::vector{3 - self}),
+                 std::to_string(kept.size()) + " connections have been kept");
+    // Operations go while the other end is closed already, and before there is another.
+    made.add();
+    judge.expect(made.comes_to(ranks), "somebody is late");
+    const auto begin = std::chrono::steady_clock::now();
+    collectives.reset();
+    judge.expect(std::chrono::steady_clock::now() - begin < 2s, "the old operations wait");
+    expect_sound(judge, survivors, self, all_of(ranks), "after");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
+/// A call of the old communicator, in flight on a rank that has not heard of its failure, needs a
+/// connection that both ends have let go.
+TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_next) {
+  constexpr std::uint32_t ranks = 3;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 1));
+    Communicator whole(context, exchange);
+    std::uint64_t number = self, passed_on = 0;
+    const auto pass_on = [&](std::uint32_t root) {
+      passed_on = number;
+      return broadcast(whole, {.buffer = &passed_on, .bytes = 8, .root = Rank{root}});
+    };
+    Operation first = pass_on(1), second = pass_on(2);
+    if (self == 0)
+      whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something", nullptr);
+    Communicator survivors = whole.shrink(20s);
+    Collectives collectives(survivors, self);
+    if (self != 0) judge.expect((self == 1 ? first : second).start() == Status::ok, "start");
+    const auto end = std::chrono::steady_clock::now() + 1s;
+    std::uint64_t goes_on = 1;
+    Operation agree =
+        allreduce(survivors, {.source = &number,
+                              .target = &goes_on,
+                              .element_count = 1,
+                              .reduction = built_in_reduction(BuiltIn::min, ElementType::uint64)});
+    do {
+      const Status status = collectives.call_each();
+      if (!judge.expect(status == Status::ok, survivors.failure().text)) break;
+      number = std::chrono::steady_clock::now() < end ? 1 : 0;
+      if (!judge.expect(agree.start() == Status::ok && agree.wait(20s) == Status::ok,
+                        survivors.failure().text))
+        break;
+    } while (goes_on != 0);
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
 TEST(ShrinkOfLocalRanks, needs_the_option) {
