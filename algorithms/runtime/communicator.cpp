@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/clock.hpp>
 #include <tutti/detail/cpu_set.hpp>
 #include <tutti/detail/hash.hpp>
 #include <tutti/detail/names.hpp>
@@ -197,22 +198,28 @@ Communicator::Implementation::Implementation(Communicator::Implementation& whole
                                              std::unique_ptr<Exchange> given,
                                              std::vector<Rank> ranks, Timeout at_most)
     : context(whole.context),
-      step_timeout(std::min(at_most, context.settings.setup_timeout)),
+      made_by(Deadline::after(at_most, detail::MonotonicClock::read())),
       meeting_place(whole.meeting_place),
       original(std::move(ranks)),
       own_exchange(std::move(given)),
       watched(std::make_unique<runtime::WatchedExchange>(*own_exchange, runtime::random_key())),
       exchange(*watched),
       tuning(whole.tuning) {
-  introduce({});
   try {
+    introduce({});
     runtime::SetUpCall call{runtime::CallKind::communicator, "shrink"};
     runtime::agree_on_connections(whole, *this, call);
   } catch (...) {
+    exchange.announce({Incident::Kind::aborted, exchange.self()});
     std::erase(context.communicators, this);
     throw;
   }
-  step_timeout = context.settings.setup_timeout;
+  made_by.reset();
+}
+
+Timeout Communicator::Implementation::step_timeout() const noexcept {
+  const Timeout each = context.settings.setup_timeout;
+  return made_by ? std::min(each, made_by->remaining(detail::MonotonicClock::read())) : each;
 }
 
 void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
@@ -371,7 +378,7 @@ void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, 
   found->know(all, exchange.self());
   if (!all_are_here) {
     const std::string obstacle =
-        found->obstacle(Deadline::after(step_timeout / 4, detail::MonotonicClock::read()));
+        found->obstacle(Deadline::after(step_timeout() / 4, detail::MonotonicClock::read()));
     const std::uint32_t is_cut_off = obstacle.empty() ? 0 : 1;
     std::vector<std::uint32_t> are_cut_off(all.size());
     gather(call, std::as_bytes(std::span(&is_cut_off, 1)),
@@ -476,13 +483,13 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
   std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
   over_exchange([&] {
     exchange.allgather(std::as_bytes(std::span(&block, 1)),
-                       std::as_writable_bytes(std::span(blocks)), step_timeout);
+                       std::as_writable_bytes(std::span(blocks)), step_timeout());
   });
   require_one_call(call, blocks);
   const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
   const auto rest = mine.subspan(first.size());
   std::vector<std::byte> rests(rest.size() * blocks.size());
-  if (!rest.empty()) over_exchange([&] { exchange.allgather(rest, rests, step_timeout); });
+  if (!rest.empty()) over_exchange([&] { exchange.allgather(rest, rests, step_timeout()); });
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
     const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
     std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
@@ -501,7 +508,7 @@ bool Communicator::Implementation::gather_unless_equal(runtime::SetUpCall& call,
   if (over_exchange([&] {
         return exchange.allgather_unless_equal(std::as_bytes(std::span(&block, 1)),
                                                std::as_writable_bytes(std::span(blocks)),
-                                               step_timeout);
+                                               step_timeout());
       }))
     return true;
   require_one_call(call, blocks);
@@ -515,7 +522,7 @@ void Communicator::Implementation::swap(runtime::SetUpCall& call, std::span<cons
                                         std::size_t record_bytes, std::span<const std::byte> mine,
                                         std::span<std::byte> theirs) {
   ++call.step;
-  over_exchange([&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout); });
+  over_exchange([&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout()); });
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {

@@ -38,7 +38,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
                  runtime::Neighbourhood known,
                  std::shared_ptr<const runtime::TuningInForce> inherited);
   /// Collective: makes one of those that have met (runtime/shrink.hpp), and lets go of connections.
-  /// `original`: their ranks in the first communicator.  No step takes longer than `at_most`.
+  /// `original`: their ranks in the first communicator.  All steps together take `at_most`.  If it
+  /// throws, the others hear that this rank has given up, unless they have failed before.
   Implementation(Communicator::Implementation& whole, std::unique_ptr<Exchange> given,
                  std::vector<Rank> original, Timeout at_most);
   ~Implementation();
@@ -46,7 +47,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
-  Timeout step_timeout = context.settings.setup_timeout;  // of each collective set-up step
+  std::optional<Deadline> made_by = {};  // while it is being made, if that has a time limit
   // Where its ranks meet again, if it can be shrunk; shared with what it is shrunk to.
   std::shared_ptr<bootstrap::MeetingPlace> meeting_place;
   std::vector<Rank> original = {};  // by rank: its rank in the first communicator of that place
@@ -131,6 +132,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
     return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
                                  context.settings.chunk_bytes);
   }
+
+  /// How long a collective step of set-up may take that begins now.
+  Timeout step_timeout() const noexcept;
 
   /// Takes over an operation whose user is done with it.
   void retire(std::unique_ptr<Operation::Implementation> operation) noexcept;

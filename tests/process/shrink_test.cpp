@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -616,6 +617,93 @@ TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_n
     return judge.verdict();
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
+/// What a communicator that is being made does with its exchange.
+struct Steps {
+  std::vector<Timeout> timeouts = {};
+  std::size_t without_memory = SIZE_MAX;  // the step in which there is none
+  std::vector<Incident> announced = {};
+};
+
+/// Each step takes its time.
+class SlowExchange final : public Exchange {
+ public:
+  static constexpr Timeout pause = 20ms;
+  SlowExchange(Exchange& given, Steps& steps) : given_(given), steps_(steps) {}
+  Rank self() const noexcept override { return given_.self(); }
+  std::uint32_t rank_count() const noexcept override { return given_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    if (steps_.timeouts.size() == steps_.without_memory) throw std::bad_alloc();
+    steps_.timeouts.push_back(timeout);
+    std::this_thread::sleep_for(pause);
+    given_.allgather(mine, all, 20s);
+  }
+  void barrier(Timeout) override { given_.barrier(20s); }
+  void announce(Incident incident) noexcept override { steps_.announced.push_back(incident); }
+
+ private:
+  Exchange& given_;
+  Steps& steps_;
+};
+
+/// As shrink() does when the ranks of `whole`, all of them, have met over `exchange`.
+void make_shrunk(Communicator& whole, Exchange& exchange, Steps& steps, Timeout timeout) {
+  std::vector<Rank> ranks;
+  for (std::uint32_t rank = 0; rank < whole.rank_count(); ++rank) ranks.push_back(Rank{rank});
+  Communicator::Implementation made(
+      whole.implementation(), std::make_unique<SlowExchange>(exchange, steps), ranks, timeout);
+}
+
+TEST(ShrinkOfLocalRanks, each_step_has_what_the_steps_before_have_left_of_the_timeout) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    Context context(shrinkable_on(exchange, 2));
+    Communicator whole(context, exchange);
+    Steps steps;
+    make_shrunk(whole, exchange, steps, 10s);
+    const std::vector<Timeout>& given = steps.timeouts;
+    judge.expect(given.size() >= 3, std::to_string(given.size()) + " steps");
+    judge.expect(given.at(0) <= 10s, "the first step has more than all");
+    for (std::size_t i = 1; i < given.size(); ++i)
+      judge.expect(given[i] <= given[i - 1] - SlowExchange::pause,
+                   "step " + std::to_string(i) + " has not less than the one before");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), (std::vector{0, 0}));
+}
+
+/// Otherwise the other ranks would wait for it, and its hub for them.
+TEST(ShrinkOfLocalRanks, a_rank_without_memory_tells_the_others_that_it_gives_up) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 2));
+    Communicator whole(context, exchange);
+    for (std::size_t step = 0;; ++step) {
+      Steps steps;
+      steps.without_memory = step;
+      bool is_made = false;
+      try {
+        make_shrunk(whole, exchange, steps, 10s);
+        is_made = true;
+      } catch (const std::bad_alloc&) {
+      }
+      if (is_made) {
+        judge.expect(step >= 3, "there are steps");
+        break;
+      }
+      const std::string name = "step " + std::to_string(step);
+      // Both ranks give up, and both name the one that was first.
+      judge.expect(
+          steps.announced.size() == 1 && steps.announced[0].kind == Incident::Kind::aborted,
+          name + " has told nobody");
+    }
+    expect_sound(judge, whole, self, all_of(2), "the whole after");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), (std::vector{0, 0}));
 }
 
 TEST(ShrinkOfLocalRanks, needs_the_option) {
