@@ -201,6 +201,7 @@ Communicator::Implementation::Implementation(Communicator::Implementation& whole
       made_by(Deadline::after(at_most, detail::MonotonicClock::read())),
       meeting_place(whole.meeting_place),
       original(std::move(ranks)),
+      original_nodes(whole.original_nodes),
       own_exchange(std::move(given)),
       watched(std::make_unique<runtime::WatchedExchange>(*own_exchange, runtime::random_key())),
       exchange(*watched),
@@ -332,7 +333,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     // Until every rank has told the others its figures, when none measures any more.
     LentMemory lent{context.fabric.arena()};
     neighbours = runtime::meet_neighbours(
-        exchange.self(), cards, context.settings, context.wakers, context.known_costs,
+        exchange.self(), cards, imposed_nodes(), context.settings, context.wakers,
+        context.known_costs,
         [&](std::span<const std::byte> mine) {
           std::vector<std::byte> everybodys(mine.size() * all.size());
           gather(call, mine, everybodys);
@@ -342,6 +344,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
           return measure_copies(context, what, made_id, lent);
         });
   }
+  if (!original_nodes && !context.settings.ranks_per_node.empty())
+    original_nodes = std::make_shared<const bootstrap::NodeMap>(neighbours.nodes);
   reads = runtime::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = runtime::domains_of(neighbours.nodes, cards, context.settings);
@@ -353,6 +357,12 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
         });
       });
   context.communicators.push_back(this);
+}
+
+std::optional<bootstrap::NodeMap> Communicator::Implementation::imposed_nodes() const {
+  if (context.settings.ranks_per_node.empty()) return std::nullopt;
+  if (original_nodes) return runtime::nodes_of(original, *original_nodes);
+  return runtime::imposed_nodes(exchange.rank_count(), context.settings);
 }
 
 void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, bool all_are_here) {

@@ -51,6 +51,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // Where its ranks meet again, if it can be shrunk; shared with what it is shrunk to.
   std::shared_ptr<bootstrap::MeetingPlace> meeting_place;
   std::vector<Rank> original = {};  // by rank: its rank in the first communicator of that place
+  // The nodes of that one, if they were imposed: ranks stay where they were put.
+  std::shared_ptr<const bootstrap::NodeMap> original_nodes = {};
   std::unique_ptr<Exchange> own_exchange;  // of one that was split or shrunk from another
   std::unique_ptr<runtime::WatchedExchange> watched;     // else the user's, watched
   Exchange& exchange;                                    // one of the two
@@ -191,6 +193,8 @@ struct TUTTI_HIDDEN Communicator::Implementation {
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<runtime::Neighbourhood> known);
+  /// The nodes that settings, or the communicator before any was shrunk, impose on its ranks.
+  std::optional<bootstrap::NodeMap> imposed_nodes() const;
   /// Collective, as a step of `call`: each rank listens, and tells the others where.
   void find_meeting_place(runtime::SetUpCall& call, bool all_are_here);
   /// Runs a step over the exchange.  If the exchange fails, the communicator has failed.

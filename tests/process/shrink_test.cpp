@@ -706,6 +706,42 @@ TEST(ShrinkOfLocalRanks, a_rank_without_memory_tells_the_others_that_it_gives_up
   EXPECT_EQ(codes_of(results), (std::vector{0, 0}));
 }
 
+/// The nodes of all ranks.
+std::vector<std::uint32_t> nodes_of(Communicator& communicator) {
+  std::vector<std::uint32_t> numbers;
+  for (const Node node : communicator.implementation().neighbours.nodes.node)
+    numbers.push_back(index_of(node));
+  return numbers;
+}
+
+/// Ranks stay where an imposed shape has put them: of several hosts, ranks of two would not be a
+/// node.
+TEST(ShrinkOfLocalRanks, keeps_the_nodes_that_were_imposed_on_all_ranks) {
+  constexpr std::uint32_t ranks = 6;
+  const test::SharedCount ready;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 3));
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(self == 5 ? 1 : 0);
+    ready.add();
+    if (self == 1 && ready.comes_to(ranks)) ::raise(SIGKILL);
+    judge.expect(call_until_failure(whole, self), "no failure was met");
+    std::optional<Communicator> survivors(whole.shrink(20s));
+    judge.expect(nodes_of(*survivors) == std::vector<std::uint32_t>{0, 0, 1, 1, 1}, "the whole");
+    expect_sound(judge, *survivors, self, all_of(ranks) & ~2u, "the whole");
+    survivors.emplace(survivors->shrink(20s));
+    judge.expect(nodes_of(*survivors) == std::vector<std::uint32_t>{0, 0, 1, 1, 1}, "once more");
+    if (self == 5) return judge.verdict();
+    Communicator of_part = part->shrink(20s);
+    judge.expect(nodes_of(of_part) == std::vector<std::uint32_t>{0, 0, 1, 1}, "a part");
+    expect_sound(judge, of_part, self, 0b11101, "a part");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), (std::vector{0, 1000 + SIGKILL, 0, 0, 0, 0}));
+}
+
 TEST(ShrinkOfLocalRanks, needs_the_option) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Judge judge(exchange.self());
