@@ -3,18 +3,16 @@
 #include "bootstrap/probe.hpp"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 #include <optional>
-#include <vector>
 
 #include "bootstrap/socket.hpp"
+#include "silent_hosts.hpp"
 #include "tutti/detail/clock.hpp"
 #include "tutti/exchange.hpp"
 
@@ -24,53 +22,10 @@ namespace {
 using namespace std::chrono_literals;
 using Finding = Probe::Finding;
 
-/// Each is a host of its own, as far as addresses tell.  Processes that run this test at the same
-/// time have others, so that they do not meet at port 1.
-Address loopback(std::uint32_t host, std::uint16_t port = 0) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  const auto process = static_cast<std::uint32_t>(::getpid()) % 0x10000;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 4 * process + host);
-  Address result;
-  std::memcpy(&result.storage, &address, sizeof address);
-  result.bytes = sizeof address;
-  return result;
-}
-constexpr std::uint32_t here = 0, elsewhere = 1;
-
-/// A rank's port, whose kernel accepts connections.
-class Port {
- public:
-  explicit Port(std::uint32_t host, std::uint16_t number = 0)
-      : listener_(listen_at(std::vector{loopback(host, number)}, "the test's port")),
-        place_(own_end_of(listener_.get())) {}
-
-  const Address& place() const noexcept { return place_; }
-
-  /// From now on its kernel drops what asks for a connection.
-  void fill_queue() {
-    ASSERT_EQ(::listen(listener_.get(), 0), 0);
-    for (int i = 0; i < 8; ++i) waiting_.push_back(begin_to_connect(place_));
-  }
-
-  UnsharedDescriptor accept() {
-    pollfd waiting{listener_.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
-    return UnsharedDescriptor::made_by(
-        [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC); });
-  }
-
- private:
-  UnsharedDescriptor listener_;
-  Address place_;
-  std::vector<UnsharedDescriptor> waiting_;
-};
-
 /// A probe by a rank of this host, at a time that the test decides.
 class Probing {
  public:
-  explicit Probing(const Address& place) : probe_(place, loopback(here)) {}
+  explicit Probing(const Address& place) : probe_(place, at_host(here)) {}
 
   /// Takes what the network says next, of which there must be something.
   Finding answer() {
@@ -173,13 +128,8 @@ TEST(Probe, asks_another_host_whether_it_is_still_there) {
 TEST(Probe, finds_that_a_host_has_vanished) {
   Port port(elsewhere);
   port.fill_queue();
-  std::optional<Port> other_port;
-  try {
-    other_port.emplace(elsewhere, std::uint16_t{1});
-  } catch (const Error& error) {
-    GTEST_SKIP() << "port 1 is not free for this process: " << error.what();
-  }
-  other_port->fill_queue();
+  const std::unique_ptr<Port> other_port = silent_port_1(elsewhere);
+  if (!other_port) GTEST_SKIP() << "port 1 is not free for this process";
   Probing probing(port.place());
   EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
   EXPECT_EQ(probing.silence(host_answers_within - 1ns), Finding::undecided);
