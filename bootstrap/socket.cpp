@@ -226,7 +226,12 @@ Address elsewhere_at_host_of(const Address& address) noexcept {
 
 bool host_answers(const Address& address, Deadline deadline) noexcept {
   const Address elsewhere = elsewhere_at_host_of(address);
-  return connect_to({&elsewhere, 1}, deadline) || errno == ECONNREFUSED || is_own_shortage(errno);
+  return connect_to({&elsewhere, 1}, deadline) || !is_silence(errno);
+}
+
+bool is_silence(int error) noexcept {
+  // What routers and this host say of a host, or of a network, that has gone away.
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
 }
 
 bool is_own_shortage(int error) noexcept {

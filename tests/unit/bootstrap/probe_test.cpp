@@ -29,16 +29,25 @@ class Probing {
 
   /// Takes what the network says next, of which there must be something.
   Finding answer() {
-    if (probe_.begin(now_) == Finding::gone) return Finding::gone;
+    if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     pollfd awaited = probe_.awaited();
     EXPECT_EQ(::poll(&awaited, 1, 10'000), 1) << "nothing was said";
     return probe_.look(awaited.revents, now_);
   }
   /// Lets time pass, in which nothing is said.
   Finding silence(Timeout time) {
-    if (probe_.begin(now_) == Finding::gone) return Finding::gone;
+    if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     now_ += time;
     return probe_.look(0, now_);
+  }
+  /// Takes what the network says, after a time in which nobody has looked; the thread may have been
+  /// stopped before it was told of it, or after.
+  Finding late_answer(Timeout time, bool is_told_of_it) {
+    if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
+    pollfd awaited = probe_.awaited();
+    EXPECT_EQ(::poll(&awaited, 1, 10'000), 1) << "nothing was said";
+    now_ += time;
+    return probe_.look(is_told_of_it ? awaited.revents : short{0}, now_);
   }
   /// Nothing; for the wait until it connects again.
   std::optional<Timeout> pause() const {
@@ -133,7 +142,50 @@ TEST(Probe, finds_that_a_host_has_vanished) {
   Probing probing(port.place());
   EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
   EXPECT_EQ(probing.silence(host_answers_within - 1ns), Finding::undecided);
-  EXPECT_EQ(probing.silence(1ns), Finding::gone);
+  EXPECT_EQ(probing.silence(1ns), Finding::host_gone);
+}
+
+/// No route is no answer, as none is: both are told by the network, not by the rank.
+TEST(Probe, finds_that_there_is_no_way_to_a_host) {
+  Probing probing(at_no_host());
+  Timeout passed = 0s;
+  for (int attempts = 0;; ++attempts) {
+    ASSERT_LT(attempts, 1000);
+    if (probing.silence(0s) == Finding::host_gone) break;
+    ASSERT_NE(probing.pause(), std::nullopt);
+    passed += *probing.pause();
+    if (probing.silence(*probing.pause()) == Finding::host_gone) break;
+  }
+  EXPECT_GE(passed, vanished_after);
+  EXPECT_LE(passed, vanished_after + probe_pause_last);
+}
+
+/// A hub that has been stopped for a while looks late at what its kernel has heard in time.
+TEST(Probe, an_answer_counts_however_late_it_is_looked_at) {
+  for (const bool is_told_of_it : {false, true}) {
+    Port port(elsewhere);
+    Probing probing(port.place());
+    EXPECT_EQ(probing.late_answer(vanished_after, is_told_of_it), Finding::undecided);
+    EXPECT_EQ(probing.sleep_max(), wait_forever) << "it was not taken for connected";
+  }
+}
+
+/// So is the answer of its host, while the queue of the rank's port is full.
+TEST(Probe, an_answer_of_the_host_counts_however_late_it_is_looked_at) {
+  for (const bool is_told_of_it : {false, true}) {
+    Port port(elsewhere);
+    port.fill_queue();
+    std::optional<Port> other_port;
+    try {
+      other_port.emplace(elsewhere, std::uint16_t{1});
+    } catch (const Error& error) {
+      GTEST_SKIP() << "port 1 is not free for this process: " << error.what();
+    }
+    Probing probing(port.place());
+    EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
+    EXPECT_EQ(probing.late_answer(host_answers_within, is_told_of_it), Finding::undecided);
+    EXPECT_NE(probing.pause(), std::nullopt) << "the answer was not taken";
+  }
 }
 
 }  // namespace

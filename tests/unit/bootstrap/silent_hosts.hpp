@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -32,6 +32,15 @@ inline Address at_host(std::uint32_t host, std::uint16_t port = 0) {
   return result;
 }
 constexpr std::uint32_t here = 0, elsewhere = 1;
+
+/// A host to which this one has no route: connecting fails at once.  TCP knows no multicast.
+inline Address at_no_host(std::uint16_t port = 5000) {
+  Address address = at_host(here, port);
+  const in_addr_t number = htonl(INADDR_ALLHOSTS_GROUP);
+  std::memcpy(reinterpret_cast<char*>(&address.storage) + offsetof(sockaddr_in, sin_addr), &number,
+              sizeof number);
+  return address;
+}
 
 /// A rank's port, whose kernel accepts connections.
 class Port {
