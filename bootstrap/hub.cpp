@@ -244,7 +244,8 @@ class Hub::Service {
     polled_.clear();
     polled_.push_back({ready_.descriptor(), POLLIN, 0});
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
-      if (is_awaited(rank) && probes_[rank].begin(now()) == Probe::Finding::gone) leave_out(rank);
+      if (is_awaited(rank) && probes_[rank].begin(now()) != Probe::Finding::undecided)
+        leave_out(rank);
       if (probes_.empty()) return;  // all that are still there have come
       if (!is_awaited(rank)) probes_[rank].reset();
       polled_.push_back(probes_[rank].awaited());
@@ -258,7 +259,7 @@ class Hub::Service {
   void look_at_probes() {
     for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
       if (is_awaited(rank) &&
-          probes_[rank].look(polled_[1 + rank].revents, now()) == Probe::Finding::gone)
+          probes_[rank].look(polled_[1 + rank].revents, now()) != Probe::Finding::undecided)
         leave_out(rank);
     }
   }

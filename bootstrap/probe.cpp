@@ -12,12 +12,11 @@ namespace tutti::bootstrap {
 Probe::Finding Probe::begin(Timeout now) noexcept {
   if (state_.socket || (state_.next_attempt && !state_.next_attempt->passed(now)))
     return Finding::undecided;
-  state_.socket = begin_to_connect(place_);
-  if (!state_.socket) return miss(errno, now);
-  // The kernel would try for minutes.
+  // The kernel would try for minutes.  An attempt that fails at once is silence, too.
   if (!state_.silent_until && may_vanish_)
-    state_.silent_until = Deadline::after(vanished_after - host_answers_within, now);
-  return Finding::undecided;
+    state_.silent_until = Deadline::after(patience_.with_port, now);
+  state_.socket = begin_to_connect(state_.asks_host ? elsewhere_at_host_of(place_) : place_);
+  return state_.socket ? Finding::undecided : miss(errno, now);
 }
 
 pollfd Probe::awaited() const noexcept {
@@ -34,8 +33,21 @@ Timeout Probe::sleep_max(Timeout now) const noexcept {
 }
 
 Probe::Finding Probe::look(short events, Timeout now) noexcept {
+  const bool is_late = state_.silent_until && state_.silent_until->passed(now);
+  if (is_late && events == 0 && state_.socket) {
+    // The thread may have been stopped after its poll().
+    pollfd again = awaited();
+    if (::poll(&again, 1, 0) > 0) events = again.revents;
+  }
+  if (events != 0 && state_.socket) {
+    const Finding finding = take(now);
+    if (finding != Finding::undecided) return finding;
+  }
   if (state_.silent_until && state_.silent_until->passed(now)) return look_at_silence(now);
-  if (events == 0 || !state_.socket) return Finding::undecided;
+  return Finding::undecided;
+}
+
+Probe::Finding Probe::take(Timeout now) noexcept {
   if (state_.is_connected) return look_at_connection(now);
   const int error = outcome_of_connecting(state_.socket.get());
   if (error != 0 || state_.asks_host) return miss(error, now);
@@ -46,11 +58,11 @@ Probe::Finding Probe::look(short events, Timeout now) noexcept {
 
 /// Nothing has answered for a while.
 Probe::Finding Probe::look_at_silence(Timeout now) noexcept {
-  if (state_.asks_host) return Finding::gone;
+  if (state_.asks_host) return Finding::host_gone;
+  state_ = {};
   state_.asks_host = true;
-  state_.silent_until = Deadline::after(host_answers_within, now);
-  state_.socket = begin_to_connect(elsewhere_at_host_of(place_));
-  return state_.socket ? Finding::undecided : miss(errno, now);
+  state_.silent_until = Deadline::after(patience_.with_host, now);
+  return begin(now);
 }
 
 Probe::Finding Probe::look_at_connection(Timeout now) noexcept {
@@ -74,15 +86,15 @@ Probe::Finding Probe::look_at_connection(Timeout now) noexcept {
 /// Ends a connection.  The rank is gone only if nobody listens at its port any more, or if its host
 /// has stopped answering.
 Probe::Finding Probe::miss(int error, Timeout now) noexcept {
-  const bool has_vanished = state_.asks_host
-                                ? error != 0 && error != ECONNREFUSED && !is_own_shortage(error)
-                                : state_.is_connected && error == ETIMEDOUT && may_vanish_;
-  const bool is_refused = !state_.asks_host && error == ECONNREFUSED;
-  if (is_refused || has_vanished) return Finding::gone;
-  if (state_.asks_host) state_.silent_until.reset();  // the host has answered
+  if (!state_.asks_host && error == ECONNREFUSED) return Finding::gone;
+  const bool is_silent = is_silence(error);
+  if (state_.is_connected && is_silent && may_vanish_) return Finding::host_gone;
+  if (!is_silent) {
+    state_.silent_until.reset();  // the host has answered, or could not be asked
+    state_.asks_host = false;
+  }
   state_.socket = UnsharedDescriptor();
   state_.is_connected = false;
-  state_.asks_host = false;
   state_.next_attempt = Deadline::after(state_.next_pause, now);
   state_.next_pause = std::min<Timeout>(2 * state_.next_pause, probe_pause_last);
   return Finding::undecided;

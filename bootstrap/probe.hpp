@@ -10,8 +10,10 @@
 //                                         probe connects again after a pause
 //   nothing answers, on the same host     a full queue: still there
 //   nothing answers, on another host      a full queue, or the host has vanished: the probe asks
-//                                         another port there; the rank is gone if nothing answers
+//                                         another port there; the host is gone if nothing answers
 //                                         there either
+//
+// The network's word that there is no way to a host is no answer.
 //
 // One thread at a time.  Nothing here blocks; what time it is is said by the caller.
 #pragma once
@@ -34,18 +36,22 @@ inline constexpr std::chrono::milliseconds probe_pause_last{200};
 
 class Probe {
  public:
-  enum class [[nodiscard]] Finding : std::uint8_t{undecided, gone};
+  enum class [[nodiscard]] Finding : std::uint8_t{
+      undecided, gone,
+      host_gone,  // and so are all ranks of its host
+  };
 
   /// The rank that is looked for listens at `place`, and this one at `own_place`.
-  Probe(const Address& place, const Address& own_place) noexcept
-      : place_(place), may_vanish_(!are_of_one_host(place, own_place)) {}
+  Probe(const Address& place, const Address& own_place, const Patience& patience = {}) noexcept
+      : place_(place), patience_(patience), may_vanish_(!are_of_one_host(place, own_place)) {}
 
   /// Connects if it is time to.
   Finding begin(Timeout now) noexcept;
   /// What to wait for by poll(), and for how long at most; then look() says what it means.
   pollfd awaited() const noexcept;
   Timeout sleep_max(Timeout now) const noexcept;
-  /// Takes the events that poll() has returned; 0: none.
+  /// Takes the events that poll() has returned; 0: none.  What the network has said counts before
+  /// the time that has passed, also if the thread was stopped and looks late.
   Finding look(short events, Timeout now) noexcept;
 
   /// Ends the connection and forgets what it has told.  The next begin() connects.
@@ -62,11 +68,13 @@ class Probe {
         silent_until;  // while nothing answers: when to ask the host, or give up
   };
 
+  Finding take(Timeout now) noexcept;
   Finding look_at_silence(Timeout now) noexcept;
   Finding look_at_connection(Timeout now) noexcept;
   Finding miss(int error, Timeout now) noexcept;
 
   Address place_;
+  Patience patience_;
   bool may_vanish_;
   State state_;
 };

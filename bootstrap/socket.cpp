@@ -56,10 +56,16 @@ bool connected_to_itself(int socket) noexcept {
 }
 
 /// 0 or an errno value.
-int finish_connecting(int socket, Timeout at_most) noexcept {
-  pollfd waiting{socket, POLLOUT, 0};
-  if (::poll(&waiting, 1, poll_milliseconds(at_most)) <= 0) return ETIMEDOUT;
-  return outcome_of_connecting(socket);
+int finish_connecting(int socket, Deadline deadline) noexcept {
+  for (;;) {
+    pollfd waiting{socket, POLLOUT, 0};
+    const Timeout left = deadline.remaining(detail::MonotonicClock::read());
+    const int ready = ::poll(&waiting, 1, poll_milliseconds(left));
+    if (ready > 0) return outcome_of_connecting(socket);
+    // Signals and the longest sleep of poll() are not the end of the wait.
+    if (ready < 0 && errno != EINTR) return errno;
+    if (deadline.passed(detail::MonotonicClock::read())) return ETIMEDOUT;
+  }
 }
 
 }  // namespace
@@ -194,8 +200,9 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     error = ::connect(socket.get(), raw(address), address.bytes) == 0 ? 0 : errno;
     if (error == 0 || error == EINPROGRESS) {
-      const Timeout left = deadline.remaining(detail::MonotonicClock::read());
-      error = finish_connecting(socket.get(), std::min(left, connect_timeout));
+      const Timeout now = detail::MonotonicClock::read();
+      error = finish_connecting(
+          socket.get(), Deadline::after(std::min(deadline.remaining(now), connect_timeout), now));
     }
     if (error == 0) {
       set_connection_options(socket.get());
@@ -219,7 +226,12 @@ Address elsewhere_at_host_of(const Address& address) noexcept {
 
 bool host_answers(const Address& address, Deadline deadline) noexcept {
   const Address elsewhere = elsewhere_at_host_of(address);
-  return connect_to({&elsewhere, 1}, deadline) || errno == ECONNREFUSED || is_own_shortage(errno);
+  return connect_to({&elsewhere, 1}, deadline) || !is_silence(errno);
+}
+
+bool is_silence(int error) noexcept {
+  // What routers and this host say of a host, or of a network, that has gone away.
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
 }
 
 bool is_own_shortage(int error) noexcept {

@@ -62,8 +62,18 @@ inline constexpr std::chrono::seconds host_answers_within{3};
 bool host_answers(const Address& address, Deadline deadline) noexcept;
 /// Where host_answers() asks.
 Address elsewhere_at_host_of(const Address& address) noexcept;
+/// Whether connecting has failed, or a connection has ended, because the other host does not
+/// answer, as far as the network tells.
+bool is_silence(int error) noexcept;
 /// Whether connecting has failed for want of something that this process or host has too little of.
 bool is_own_shortage(int error) noexcept;
+
+/// How long nothing may answer at a rank's port, and then at another port of its host, until the
+/// host is taken for vanished.
+struct Patience {
+  Timeout with_port = vanished_after - host_answers_within;
+  Timeout with_host = host_answers_within;
+};
 
 /// A connection that is being made, or an empty owner and errno.
 UnsharedDescriptor begin_to_connect(const Address& address) noexcept;

@@ -3,18 +3,16 @@
 #include "bootstrap/probe.hpp"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 #include <optional>
-#include <vector>
 
 #include "bootstrap/socket.hpp"
+#include "silent_hosts.hpp"
 #include "tutti/detail/clock.hpp"
 #include "tutti/exchange.hpp"
 
@@ -24,66 +22,32 @@ namespace {
 using namespace std::chrono_literals;
 using Finding = Probe::Finding;
 
-/// Each is a host of its own, as far as addresses tell.  Processes that run this test at the same
-/// time have others, so that they do not meet at port 1.
-Address loopback(std::uint32_t host, std::uint16_t port = 0) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  const auto process = static_cast<std::uint32_t>(::getpid()) % 0x10000;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 4 * process + host);
-  Address result;
-  std::memcpy(&result.storage, &address, sizeof address);
-  result.bytes = sizeof address;
-  return result;
-}
-constexpr std::uint32_t here = 0, elsewhere = 1;
-
-/// A rank's port, whose kernel accepts connections.
-class Port {
- public:
-  explicit Port(std::uint32_t host, std::uint16_t number = 0)
-      : listener_(listen_at(std::vector{loopback(host, number)}, "the test's port")),
-        place_(own_end_of(listener_.get())) {}
-
-  const Address& place() const noexcept { return place_; }
-
-  /// From now on its kernel drops what asks for a connection.
-  void fill_queue() {
-    ASSERT_EQ(::listen(listener_.get(), 0), 0);
-    for (int i = 0; i < 8; ++i) waiting_.push_back(begin_to_connect(place_));
-  }
-
-  UnsharedDescriptor accept() {
-    pollfd waiting{listener_.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
-    return UnsharedDescriptor::made_by(
-        [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC); });
-  }
-
- private:
-  UnsharedDescriptor listener_;
-  Address place_;
-  std::vector<UnsharedDescriptor> waiting_;
-};
-
 /// A probe by a rank of this host, at a time that the test decides.
 class Probing {
  public:
-  explicit Probing(const Address& place) : probe_(place, loopback(here)) {}
+  explicit Probing(const Address& place) : probe_(place, at_host(here)) {}
 
   /// Takes what the network says next, of which there must be something.
   Finding answer() {
-    if (probe_.begin(now_) == Finding::gone) return Finding::gone;
+    if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     pollfd awaited = probe_.awaited();
     EXPECT_EQ(::poll(&awaited, 1, 10'000), 1) << "nothing was said";
     return probe_.look(awaited.revents, now_);
   }
   /// Lets time pass, in which nothing is said.
   Finding silence(Timeout time) {
-    if (probe_.begin(now_) == Finding::gone) return Finding::gone;
+    if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     now_ += time;
     return probe_.look(0, now_);
+  }
+  /// Takes what the network says, after a time in which nobody has looked; the thread may have been
+  /// stopped before it was told of it, or after.
+  Finding late_answer(Timeout time, bool is_told_of_it) {
+    if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
+    pollfd awaited = probe_.awaited();
+    EXPECT_EQ(::poll(&awaited, 1, 10'000), 1) << "nothing was said";
+    now_ += time;
+    return probe_.look(is_told_of_it ? awaited.revents : short{0}, now_);
   }
   /// Nothing; for the wait until it connects again.
   std::optional<Timeout> pause() const {
@@ -173,17 +137,55 @@ TEST(Probe, asks_another_host_whether_it_is_still_there) {
 TEST(Probe, finds_that_a_host_has_vanished) {
   Port port(elsewhere);
   port.fill_queue();
-  std::optional<Port> other_port;
-  try {
-    other_port.emplace(elsewhere, std::uint16_t{1});
-  } catch (const Error& error) {
-    GTEST_SKIP() << "port 1 is not free for this process: " << error.what();
-  }
-  other_port->fill_queue();
+  const std::unique_ptr<Port> other_port = silent_port_1(elsewhere);
+  if (!other_port) GTEST_SKIP() << "port 1 is not free for this process";
   Probing probing(port.place());
   EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
   EXPECT_EQ(probing.silence(host_answers_within - 1ns), Finding::undecided);
-  EXPECT_EQ(probing.silence(1ns), Finding::gone);
+  EXPECT_EQ(probing.silence(1ns), Finding::host_gone);
+}
+
+/// No route is no answer, as none is: both are told by the network, not by the rank.
+TEST(Probe, finds_that_there_is_no_way_to_a_host) {
+  Probing probing(at_no_host());
+  Timeout passed = 0s;
+  for (int attempts = 0;; ++attempts) {
+    ASSERT_LT(attempts, 1000);
+    if (probing.silence(0s) == Finding::host_gone) break;
+    ASSERT_NE(probing.pause(), std::nullopt);
+    passed += *probing.pause();
+    if (probing.silence(*probing.pause()) == Finding::host_gone) break;
+  }
+  EXPECT_GE(passed, vanished_after);
+  EXPECT_LE(passed, vanished_after + probe_pause_last);
+}
+
+/// A hub that has been stopped for a while looks late at what its kernel has heard in time.
+TEST(Probe, an_answer_counts_however_late_it_is_looked_at) {
+  for (const bool is_told_of_it : {false, true}) {
+    Port port(elsewhere);
+    Probing probing(port.place());
+    EXPECT_EQ(probing.late_answer(vanished_after, is_told_of_it), Finding::undecided);
+    EXPECT_EQ(probing.sleep_max(), wait_forever) << "it was not taken for connected";
+  }
+}
+
+/// So is the answer of its host, while the queue of the rank's port is full.
+TEST(Probe, an_answer_of_the_host_counts_however_late_it_is_looked_at) {
+  for (const bool is_told_of_it : {false, true}) {
+    Port port(elsewhere);
+    port.fill_queue();
+    std::optional<Port> other_port;
+    try {
+      other_port.emplace(elsewhere, std::uint16_t{1});
+    } catch (const Error& error) {
+      GTEST_SKIP() << "port 1 is not free for this process: " << error.what();
+    }
+    Probing probing(port.place());
+    EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
+    EXPECT_EQ(probing.late_answer(host_answers_within, is_told_of_it), Finding::undecided);
+    EXPECT_NE(probing.pause(), std::nullopt) << "the answer was not taken";
+  }
 }
 
 }  // namespace

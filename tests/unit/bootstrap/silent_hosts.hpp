@@ -1,0 +1,87 @@
+// Hosts that answer nothing, as far as one can have them on this one: addresses of the loopback,
+// each of which is a host of its own as far as addresses tell, and ports whose queue is full.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bootstrap/socket.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+/// Processes that run a test at the same time have others, so that they do not meet at port 1.
+inline Address at_host(std::uint32_t host, std::uint16_t port = 0) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  const auto process = static_cast<std::uint32_t>(::getpid()) % 0x10000;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 16 * process + host);
+  Address result;
+  std::memcpy(&result.storage, &address, sizeof address);
+  result.bytes = sizeof address;
+  return result;
+}
+constexpr std::uint32_t here = 0, elsewhere = 1;
+
+/// A host to which this one has no route: connecting fails at once.  TCP knows no multicast.
+inline Address at_no_host(std::uint16_t port = 5000) {
+  Address address = at_host(here, port);
+  const in_addr_t number = htonl(INADDR_ALLHOSTS_GROUP);
+  std::memcpy(reinterpret_cast<char*>(&address.storage) + offsetof(sockaddr_in, sin_addr), &number,
+              sizeof number);
+  return address;
+}
+
+/// A rank's port, whose kernel accepts connections.
+class Port {
+ public:
+  /// Throws Error{system}.
+  explicit Port(std::uint32_t host, std::uint16_t number = 0)
+      : listener_(listen_at(std::vector{at_host(host, number)}, "the test's port")),
+        place_(own_end_of(listener_.get())) {}
+
+  const Address& place() const noexcept { return place_; }
+  int listener() const noexcept { return listener_.get(); }
+
+  /// From now on its kernel drops what asks for a connection.
+  void fill_queue() {
+    ASSERT_EQ(::listen(listener_.get(), 0), 0);
+    for (int i = 0; i < 8; ++i) waiting_.push_back(begin_to_connect(place_));
+  }
+
+  UnsharedDescriptor accept() {
+    pollfd waiting{listener_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
+    return UnsharedDescriptor::made_by(
+        [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC); });
+  }
+
+ private:
+  UnsharedDescriptor listener_;
+  Address place_;
+  std::vector<UnsharedDescriptor> waiting_;
+};
+
+/// A port at which a host answers nothing if others are asked there whether it has vanished; none
+/// if this process may not have port 1.
+inline std::unique_ptr<Port> silent_port_1(std::uint32_t host) {
+  try {
+    auto port = std::make_unique<Port>(host, std::uint16_t{1});
+    port->fill_queue();
+    return port;
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace tutti::bootstrap
