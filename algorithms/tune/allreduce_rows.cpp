@@ -562,7 +562,7 @@ std::string why_not_passed_on(const Query& query, std::uint32_t ranks_max) {
   if (std::string why = why_not_divided(query); !why.empty()) return why;
   // A message takes a port for as long as longer ones do, and there is one for each part.
   if (!is_reproducible_in_bits(query.request) &&
-      price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 2)
+      price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 8)
     return "the parts would be shorter than what a port sends in the gap between messages";
   if (may_connect_all(query)) return "all ranks are connected, and each has a part";
   return query.topology.rank_count > ranks_max
