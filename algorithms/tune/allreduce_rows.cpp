@@ -327,11 +327,14 @@ std::string why_not_along_the_tree(const Query& query) {
 }
 
 /// The ranks that fold for others before the core, if the rest of its ranks are alone, else all.
+/// Lanes of a node that folds wait for each other at its port.
 std::uint64_t ranks_that_fold(const Query& query, const plan::PerRound& core) {
   const std::uint64_t ranks = query.topology.rank_count;
   std::uint64_t groups = 1;
   for (const std::uint32_t entry : core) groups *= entry + std::uint64_t{1};
-  return query.topology.is_one_node() || ranks >= 2 * groups ? groups : ranks - groups;
+  const bool fold_all =
+      query.topology.is_one_node() || have_lanes_across(query) || ranks >= 2 * groups;
+  return fold_all ? groups : ranks - groups;
 }
 
 /// Ranks that fold are behind the others, and so is who hears from them.  They are the first ranks
@@ -351,7 +354,7 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
     const plan::CorePrices::OfRound& price = is_out ? prices.out : prices.combining;
     const Picoseconds of_round = price.of(rounds[i]);
     const bool waits = is_in || is_out || stride < folding;
-    of_folding += waits ? of_round : rounds[i] * std::max(price.each, price.shared);
+    of_folding += waits ? of_round : rounds[i] * price.each;
     if (!is_out) cost += of_round;
     if (!is_in) stride *= rounds[i] + std::uint64_t{1};
     if (price.shared == 0) continue;
