@@ -531,12 +531,13 @@ Picoseconds twentieths_of_halving(const Topology& topology) {
   const auto width = static_cast<int>(std::bit_width(rank_count));
   const int bits = std::max(width - 1, 5);
   const int smaller = width - 1 - std::countr_zero(rank_count);  // the last cube than the first
+  const int further_cubes = std::max(std::popcount(rank_count) - 2, 0);
   const std::uint32_t ranks_per_node = topology.largest_node();
-  if (ranks_per_node == 1) return 28 + 12 * (bits - 5);
+  if (ranks_per_node == 1) return 27 + 12 * (bits - 5) + 5 * further_cubes / 2;
   if (ranks_per_node < 4) return 25 + 5 * (bits - 5);
   if (ranks_per_node < 8)
-    return std::max(25, 20 + 3 * smaller + 3 * std::max(std::popcount(rank_count) - 2, 0));
-  return 24 + 4 * std::min(smaller, 6);
+    return std::max({25, 19 + bits, 20 + 3 * smaller + 3 * further_cubes});
+  return (smaller > 1 ? 25 : 23) + 4 * std::min(smaller, 6) + further_cubes;
 }
 
 /// Halves go to the next rank first, then twice as far, and so on.
