@@ -327,19 +327,17 @@ std::string why_not_along_the_tree(const Query& query) {
 }
 
 /// The ranks that fold for others before the core, if the rest of its ranks are alone, else all.
-/// Lanes of a node that folds wait for each other at its port.
 std::uint64_t ranks_that_fold(const Query& query, const plan::PerRound& core) {
   const std::uint64_t ranks = query.topology.rank_count;
   std::uint64_t groups = 1;
   for (const std::uint32_t entry : core) groups *= entry + std::uint64_t{1};
-  const bool fold_all =
-      query.topology.is_one_node() || have_lanes_across(query) || ranks >= 2 * groups;
-  return fold_all ? groups : ranks - groups;
+  return query.topology.is_one_node() || ranks >= 2 * groups ? groups : ranks - groups;
 }
 
 /// Ranks that fold are behind the others, and so is who hears from them.  They are the first ranks
 /// of the core, so that they meet each other in its first rounds; in the others they wait for
-/// nobody, and send the result while the others are still in the core.
+/// nobody, and send the result while the others are still in the core.  Lanes that do so send the
+/// messages of several rounds at once, one lane after the other.
 Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant) {
   const plan::PerRound& core = variant.per_round;
   const plan::PerRound rounds = plan::recursive_multiplying_rounds(query.topology.rank_count, core);
@@ -347,21 +345,25 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   const plan::CorePrices prices = core_prices(query);
   const Picoseconds lanes = query.network.between.ranks_at_port;
   const std::uint64_t folding = ranks_that_fold(query, core);
-  Picoseconds cost = 0, of_folding = 0, lag = 0;
+  Picoseconds cost = 0, of_folding = 0, lag = 0, further = 0;
+  bool is_ahead = false;     // they have not waited in a round
   std::uint64_t stride = 1;  // between ranks that meet in a round of the core
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     const bool is_in = is_folded && i == 0, is_out = is_folded && i + 1 == rounds.size();
     const plan::CorePrices::OfRound& price = is_out ? prices.out : prices.combining;
-    const Picoseconds of_round = price.of(rounds[i]);
+    const Picoseconds of_round = price.of(rounds[i]), at_once = rounds[i] * price.each;
     const bool waits = is_in || is_out || stride < folding;
-    of_folding += waits ? of_round : rounds[i] * price.each;
+    of_folding += waits ? of_round : std::max(at_once, rounds[i] * price.shared);
+    if (!waits && is_ahead) further += at_once;
+    is_ahead = is_ahead || !waits;
     if (!is_out) cost += of_round;
     if (!is_in) stride *= rounds[i] + std::uint64_t{1};
     if (price.shared == 0) continue;
-    const Picoseconds alone = price.fixed + rounds[i] * price.each;
+    const Picoseconds alone = price.fixed + at_once;
     lag = std::max(lag, lag_of_lanes(lanes, rounds[i] * price.shared, alone));
   }
-  return (is_folded ? std::max(cost, of_folding) : cost) + lag;
+  if (is_folded) cost = std::max(cost + (lanes - 1) * further / 2, of_folding);
+  return cost + lag;
 }
 
 // One n for all rounds.
