@@ -246,10 +246,11 @@ class Chooser {
   static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
   static Choice with_latency(const Choice& choice, std::uint32_t latency);
   static Choice with(const Choice& choice, const Choice::Rival& rival);
-  static std::pair<plan::Picoseconds, plan::Picoseconds> compared(const Choice& found,
-                                                                  Choice& other,
-                                                                  const Corrections& corrections,
-                                                                  std::size_t budget);
+  struct Times {
+    plan::Picoseconds found, other;
+  };
+  static std::optional<Times> compared(const Choice& found, Choice& other,
+                                       const Corrections& corrections, std::size_t budget);
 
  private:
   static void add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
@@ -436,28 +437,26 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// The times of what was found and of another choice, as they were corrected: those of events if
-/// both can be followed, else their prices.
-std::pair<plan::Picoseconds, plan::Picoseconds> Chooser::compared(const Choice& found,
-                                                                  Choice& other,
-                                                                  const Corrections& corrections,
-                                                                  std::size_t budget) {
-  const std::string name = other.name();
+/// The times of what was found and of another choice, as they were corrected: those of events, or
+/// prices of both.  Nothing if the events of the first alone can be followed.
+std::optional<Chooser::Times> Chooser::compared(const Choice& found, Choice& other,
+                                                const Corrections& corrections,
+                                                std::size_t budget) {
   for (const Choice::Rival& rival : found.rivals_)
-    if (rival.time && rival.row == other.row_ && full_name(*rival.row, rival.variant) == name)
+    if (rival.time && rival.row == other.row_ &&
+        full_name(*rival.row, rival.variant) == other.name())
       other.time_ = rival.time;
-  const bool has_times =
-      found.time_ &&
-      (other.time_ || messages_followed(other.query(), *other.row_, other.variant_,
-                                        other.first_plan()) <= budget);
+  if (found.time_ && !other.time_ &&
+      messages_followed(other.query(), *other.row_, other.variant_, other.first_plan()) > budget)
+    return {};
   const auto time = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
-    return corrected(has_times ? choice.expected(budget) : choice.cost(),
+    return corrected(found.time_ ? choice.expected(budget) : choice.cost(),
                      corrections.factor(family_of(choice.name()), choice.request_.collective,
                                         choice.request_.bytes(), topology.node_count(),
                                         topology.largest_node()));
   };
-  return {time(found), time(other)};
+  return Times{time(found), time(other)};
 }
 
 Choice choose(const CollectiveRequest& request, const Topology& topology,
@@ -594,10 +593,11 @@ std::optional<Choice> untuned_if_close(const Choice& found, const Kept& kept,
   if (!usual || usual->name() == found.name()) return {};
   std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
   if (!here) return {};
-  const auto [least, other] = Chooser::compared(found, *here, knowledge.corrections, budget);
-  if (other > least + least / share) return {};
-  Chooser::decide(*here, microseconds(other) + " where " + found.name() + " takes " +
-                             microseconds(least) + ", and what is chosen without a file");
+  const std::optional<Chooser::Times> times =
+      Chooser::compared(found, *here, knowledge.corrections, budget);
+  if (!times || times->other > times->found + times->found / share) return {};
+  Chooser::decide(*here, "as without a tuning file, " + microseconds(times->other) + " where " +
+                             found.name() + " takes " + microseconds(times->found));
   return here;
 }
 
