@@ -537,8 +537,7 @@ Picoseconds twentieths_of_halving(const Topology& topology) {
   const std::uint32_t ranks_per_node = topology.largest_node();
   if (ranks_per_node == 1) return 27 + 12 * (bits - 5) + 5 * further_cubes / 2;
   if (ranks_per_node < 4) return 25 + 5 * (bits - 5);
-  if (ranks_per_node < 8)
-    return std::max({25, 19 + bits, 20 + 3 * smaller + 3 * further_cubes});
+  if (ranks_per_node < 8) return std::max({25, 19 + bits, 20 + 3 * smaller + 3 * further_cubes});
   return (smaller > 1 ? 25 : 23) + 4 * std::min(smaller, 6) + further_cubes;
 }
 

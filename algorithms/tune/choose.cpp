@@ -249,7 +249,7 @@ class Chooser {
   struct Times {
     plan::Picoseconds found, other;
   };
-  static std::optional<Times> compared(const Choice& found, Choice& other,
+  static std::optional<Times> times_of(const Choice& found, Choice& other,
                                        const Corrections& corrections, std::size_t budget);
 
  private:
@@ -437,21 +437,23 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// The times of what was found and of another choice, as they were corrected: those of events, or
-/// prices of both.  Nothing if the events of the first alone can be followed.
-std::optional<Chooser::Times> Chooser::compared(const Choice& found, Choice& other,
+/// By events, as they were corrected, if both can be followed.
+std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& other,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
   for (const Choice::Rival& rival : found.rivals_)
     if (rival.time && rival.row == other.row_ &&
         full_name(*rival.row, rival.variant) == other.name())
       other.time_ = rival.time;
+  const Query query = other.query();
+  const plan::Plan& plan = other.first_plan();
   if (found.time_ && !other.time_ &&
-      messages_followed(other.query(), *other.row_, other.variant_, other.first_plan()) > budget)
-    return {};
+      messages_followed(query, *other.row_, other.variant_, plan) <= budget)
+    other.time_ = followed_time(query, *other.row_, other.variant_, plan);
+  if (!found.time_ || !other.time_) return {};
   const auto time = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
-    return corrected(found.time_ ? choice.expected(budget) : choice.cost(),
+    return corrected(*choice.time_,
                      corrections.factor(family_of(choice.name()), choice.request_.collective,
                                         choice.request_.bytes(), topology.node_count(),
                                         topology.largest_node()));
@@ -594,7 +596,7 @@ std::optional<Choice> untuned_if_close(const Choice& found, const Kept& kept,
   std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
   if (!here) return {};
   const std::optional<Chooser::Times> times =
-      Chooser::compared(found, *here, knowledge.corrections, budget);
+      Chooser::times_of(found, *here, knowledge.corrections, budget);
   if (!times || times->other > times->found + times->found / share) return {};
   Chooser::decide(*here, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));
