@@ -65,8 +65,8 @@ bool has(std::span<const std::uint64_t> processes, std::uint64_t process) {
   return std::find(processes.begin(), processes.end(), process) != processes.end();
 }
 
-/// The communicators of this context that may go on, but for the one that is being made.  One that
-/// has not failed, but has a rank that is gone without having left, will fail.
+/// The communicators of this context that may go on, without the one that is being made.  A
+/// communicator that has not failed, but one of whose ranks is gone without having left, will fail.
 std::vector<const Communicator::Implementation*> those_that_may_go_on(
     Communicator::Implementation& whole, const Communicator::Implementation& made) {
   const std::vector<std::uint64_t> ended = ended_processes(whole.context);
@@ -141,7 +141,7 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
               "elsewhere in its program" +
               last_attempt);
     const std::string names = names_here(whole, met.present);
-    // All are asked before there is the next one, which nothing concerns that they meet.
+    // Before the next one exists, which their failures do not concern.
     for (Communicator::Implementation* one : whole.context.communicators)
       one->liveness.look(whole.context.clock.now());
     try {

@@ -464,7 +464,7 @@ enum class Breaks {
 /// Ranks 1 and 2 lose each other.
 int cancel_over_broken_connection(Exchange& exchange, Breaks how) {
   ContextOptions options = Setting{}.options(exchange);
-  options.setup_timeout = how == Breaks::at_once ? 20s : 2s;
+  options.setup_timeout = how == Breaks::at_once ? 20s : test::patiently(2s);
   Context context(options);
   Communicator communicator(context, exchange);
   const Rank self = exchange.self();

@@ -538,7 +538,8 @@ TEST(ShrinkOfLocalRanks, begins_anew_whatever_has_not_been_waited_in) {
       judge.expect(connected_from(survivors).empty(), "a connection has been kept");
       const auto begin = std::chrono::steady_clock::now();
       of_other.reset();
-      judge.expect(std::chrono::steady_clock::now() - begin < 2s, "the old operations wait");
+      judge.expect(std::chrono::steady_clock::now() - begin < test::patiently(2s),
+                   "the old operations wait");
       expect_sound(judge, survivors, self, all_of(ranks) & ~(1u << dead), "after");
       return judge.verdict();
     });
@@ -572,7 +573,8 @@ TEST(ShrinkOfLocalRanks, begins_anew_between_two_ranks_of_which_one_has_not_hear
     judge.expect(made.comes_to(ranks), "somebody is late");
     const auto begin = std::chrono::steady_clock::now();
     collectives.reset();
-    judge.expect(std::chrono::steady_clock::now() - begin < 2s, "the old operations wait");
+    judge.expect(std::chrono::steady_clock::now() - begin < test::patiently(2s),
+                 "the old operations wait");
     expect_sound(judge, survivors, self, all_of(ranks), "after");
     return judge.verdict();
   });
