@@ -246,6 +246,13 @@ class Chooser {
   static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
   static Choice with_latency(const Choice& choice, std::uint32_t latency);
   static Choice with(const Choice& choice, const Choice::Rival& rival);
+  /// Takes another row and variant for the same call.
+  static void replace(Choice& choice, const Choice& by) {
+    choice.row_ = by.row_;
+    choice.variant_ = by.variant_;
+    choice.time_ = by.time_;
+    choice.first_plan_ = nullptr;
+  }
   struct Times {
     plan::Picoseconds found, other;
   };
@@ -577,30 +584,29 @@ std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& re
   return Chooser(asked, topology, knowledge).try_choose();
 }
 
-/// What is chosen without a file, if its time is not clearly above that of what was found.  So a
-/// file that is a little wrong, or says little else than what was assumed, changes no choice.
+/// Turns what was found into what is chosen without a file, if that does not clearly take longer.
+/// So a file that is a little wrong, or says little else than what was assumed, changes no choice.
 /// `budget`: messages that may still be followed.
-std::optional<Choice> untuned_if_close(const Choice& found, const Kept& kept,
-                                       const CollectiveRequest& request, const Topology& topology,
-                                       const Knowledge& knowledge, std::size_t& budget) {
+void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
+                           const Topology& topology, const Knowledge& knowledge,
+                           std::size_t& budget) {
   // By the recurrence, with parameters 5 % off, more than a hundredth costs more than it saves.
   constexpr plan::Picoseconds share = 100;
   if (knowledge.machine == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)
-    return {};
+    return;
   const Knowledge without_file = untuned(knowledge.untuned);
   Chooser chooser(request, topology, without_file);
   chooser.share(budget);
   const std::optional<Choice> usual = kept.untuned ? kept.untuned : chooser.try_choose();
-  if (!usual || usual->name() == found.name()) return {};
+  if (!usual || usual->name() == found.name()) return;
   std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
-  if (!here) return {};
-  const std::optional<Chooser::Times> times =
-      Chooser::times_of(found, *here, knowledge.corrections, budget);
-  if (!times || times->other > times->found + times->found / share) return {};
-  Chooser::decide(*here, "as without a tuning file, " + microseconds(times->other) + " where " +
+  if (!here) return;
+  const auto times = Chooser::times_of(found, *here, knowledge.corrections, budget);
+  if (!times || times->other > times->found + times->found / share) return;
+  Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));
-  return here;
+  Chooser::replace(found, *here);
 }
 
 }  // namespace
@@ -625,8 +631,7 @@ Choice choose(const CollectiveRequest& request, const Topology& given, const Kno
     chooser.share(budget);
     if (kept.is_canonical) chooser.only_canonical();
     choice = chooser.choose();
-    if (auto usual = untuned_if_close(*choice, kept, request, topology, knowledge, budget))
-      choice = std::move(usual);
+    keep_untuned_if_close(*choice, kept, request, topology, knowledge, budget);
   }
   for (std::string& remark : remarks) Chooser::remark(*choice, std::move(remark));
   return std::move(*choice);

@@ -47,6 +47,7 @@ std::string what_would_flip(const CollectiveRequest& request, const Topology& to
     const auto name_at = [&](std::int64_t other) {
       Knowledge changed = knowledge;
       changed.machine[parameter].value = other;
+      if (knowledge.machine == knowledge.untuned) changed.untuned = changed.machine;
       return choose(request, topology, changed).name();
     };
     // At 1.25, 1.5, 2, 3, 4, 6 and 8 times the value, and at as many parts of it, until another

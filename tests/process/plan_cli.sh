@@ -109,7 +109,7 @@ texts() {
   expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max --per-round 3,3
   expect 0 '^ +round +to +data of +from +data of$' --ranks 13 --op max
   expect 0 '^      1      4  10..0 ' --ranks 13 --op max --per-round 3,3
-  expect 0 'rounds +4, with at most 3,4,4,3 messages$' --ranks 97 --algorithm recursive_multiplying
+  expect 0 'rounds +4, with at most 1,11,7,1 messages$' --ranks 97 --algorithm recursive_multiplying
   expect 0 '^canonical_dissemination, 13 ranks' --ranks 13 --dtype double
   # What a rank is connected with: few for a ring and for dissemination, all where parts are swapped.
   for ranks in 8 64 96; do

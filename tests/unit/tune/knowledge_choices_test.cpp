@@ -323,6 +323,42 @@ TEST(ChoiceNames, that_nothing_has_are_refused) {
   }
 }
 
+// What is known from a file is off by a few percent, so what it would gain may be nothing.
+TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_faster) {
+  std::size_t kept = 0, left = 0;
+  for (const char* const preset : {"qdr", "edr", "hdr", "roce25"}) {
+    const Knowledge alone = untuned(machine_preset(preset));
+    Knowledge with_file = alone;
+    with_file.untuned = machine_preset("fdr");
+    for (const CollectiveRequest& request : some_requests())
+      for (const std::uint32_t nodes : {9u, 12u, 15u, 16u, 24u, 32u, 48u}) {
+        const Topology topology = nodes_of(nodes);
+        const Choice fastest = choose(request, topology, alone);
+        CollectiveRequest asked = request;
+        asked.only = choose(request, topology, Knowledge()).name();
+        const Choice usual = choose(asked, topology, alone);
+        const Choice choice = choose(request, topology, with_file);
+        const std::string of = std::string(preset) + " " + choice.explanation();
+        if (fastest.name() == usual.name() || fastest.expected(0) == fastest.cost()) continue;
+        const plan::Picoseconds least = fastest.expected(SIZE_MAX);
+        const bool is_close = usual.expected(SIZE_MAX) <= least + least / 100;
+        EXPECT_EQ(choice.name(), is_close ? usual.name() : fastest.name()) << of;
+        (is_close ? kept : left) += 1;
+        if (!is_close) continue;
+        EXPECT_NE(of.find("as without a tuning file"), std::string::npos) << of;
+        EXPECT_NE(of.find("where " + fastest.name() + " takes "), std::string::npos) << of;
+        // A race decides between both.
+        const std::vector<Choice> racers = candidates(request, topology, with_file, 4);
+        EXPECT_EQ(racers.front().name(), usual.name());
+        EXPECT_TRUE(std::any_of(racers.begin(), racers.end(), [&](const Choice& one) {
+          return one.expected(SIZE_MAX) <= least;
+        })) << of;
+      }
+  }
+  EXPECT_GE(kept, 5u);
+  EXPECT_GE(left, 5u);
+}
+
 TEST(Candidates, are_the_choice_other_families_and_the_cheapest_beside_it) {
   const CollectiveRequest request = allreduce_of(8);
   const Topology topology = nodes_of(24);

@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 #include <tutti/detail/enumerators.hpp>
+#include <tutti/status.hpp>
 
 #include "tune/choose.hpp"
 #include "tune/machine.hpp"
@@ -123,6 +124,34 @@ TEST(Prices, of_a_faster_machine_choose_alike) {
       EXPECT_NEAR(static_cast<double>(one.cost()), 8 * static_cast<double>(other.cost()),
                   1e-3 * static_cast<double>(one.cost()));
     }
+}
+
+// Ranks that fold for others do not wait for those that do not, and few wait for them twice.
+TEST(Prices, of_cores_before_which_few_ranks_fold_are_what_they_take) {
+  for (const char* const preset : {"fdr", "ndr", "roce10"})
+    for (const std::uint32_t nodes : {9u, 17u, 26u, 33u})
+      for (const std::uint64_t bytes : {64u, 1024u}) {
+        const plan::Network network = machine_preset(preset).network();
+        const Topology topology = topology_of(nodes, 1);
+        CollectiveRequest request = request_of(Collective::allreduce, bytes);
+        std::size_t seen = 0;
+        for (const char* const core :
+             {"1,1,1", "2,2", "3,3", "4,2", "4,4", "1,1,1,1", "5,4", "7"}) {
+          request.only = std::string("recursive_multiplying with ") + core + " a round";
+          try {
+            const Choice choice = choose(request, topology, network);
+            const plan::PerRound rounds = choice.first_plan().per_round;
+            if (rounds.front() != 1 || rounds.size() == choice.variant().per_round.size()) continue;
+            const double quotient =
+                static_cast<double>(choice.expected(SIZE_MAX)) / static_cast<double>(choice.cost());
+            EXPECT_GE(quotient, 0.84) << preset << ' ' << nodes << ' ' << bytes << ' ' << core;
+            EXPECT_LE(quotient, 1.06) << preset << ' ' << nodes << ' ' << bytes << ' ' << core;
+            ++seen;
+          } catch (const Error&) {  // the core is larger than that
+          }
+        }
+        EXPECT_GT(seen, 0u) << preset << ' ' << nodes << ' ' << bytes;
+      }
 }
 
 // Rounds of lanes overlap: the price of each is not that of the last lane.
