@@ -352,8 +352,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
         case Reply::foreign:
           return leader_is_gone("another program is there");  // which has got the leader's port
         case Reply::end:
-          // A connection ends so after as much silence.
-          if (is_silence(ended_by_)) silent_since = now() - patience.with_port;
+          // A connection ends so once its other end has been silent for vanished_after.
+          if (may_vanish && is_silence(ended_by_)) return {.exchange = {}, .host_is_gone = true};
           break;
         case Reply::silence: {
           Attended attended = leader_is_missing();
