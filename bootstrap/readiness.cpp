@@ -37,13 +37,13 @@ bool Readiness::add(int descriptor, void* owner) noexcept {
 
 void Readiness::change(int descriptor, void* owner, std::uint32_t events) noexcept {
   epoll_event event = event_of(events, owner);
-  const int error = ::epoll_ctl(list_.get(), EPOLL_CTL_MOD, descriptor, &event) == 0 ? 0 : errno;
-  detail::check(error == 0, "a descriptor that is changed has been added", error, descriptor);
+  const bool changed = ::epoll_ctl(list_.get(), EPOLL_CTL_MOD, descriptor, &event) == 0;
+  detail::check(changed, "a descriptor that is changed has been added");
 }
 
 void Readiness::remove(int descriptor) noexcept {
-  const int error = ::epoll_ctl(list_.get(), EPOLL_CTL_DEL, descriptor, nullptr) == 0 ? 0 : errno;
-  detail::check(error == 0, "a descriptor that is removed has been added", error, descriptor);
+  const bool removed = ::epoll_ctl(list_.get(), EPOLL_CTL_DEL, descriptor, nullptr) == 0;
+  detail::check(removed, "a descriptor that is removed has been added");
 }
 
 std::span<const epoll_event> Readiness::wait(Timeout sleep) noexcept {

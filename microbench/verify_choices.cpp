@@ -300,7 +300,9 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
   const plan::Network network = truth.network();
   const CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
-  const tune::Knowledge model = tune::untuned(known);
+  // Without the file, a program would go by the prices of FDR.
+  tune::Knowledge model = tune::untuned(known);
+  model.untuned = tune::machine_preset("fdr");
   CellResult result{.cell = cell};
   std::map<std::string, Picoseconds> seen;
   const auto consider = [&](const Choice& other) -> Picoseconds {

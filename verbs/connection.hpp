@@ -24,8 +24,10 @@ struct TransportFailure {
   std::uint64_t process = 0;  // the peer's key, see Connections::to()
   ibv_wc_status completion = IBV_WC_SUCCESS;
   int system_errno = 0;
-  std::string_view what;       // static text
-  bool peer_had_left = false;  // its farewell had come before
+  std::string_view what;         // static text
+  bool peer_had_left = false;    // its farewell had come before
+  std::uint32_t connection = 0;  // its index
+  bool was_let_go = false;       // it concerns only what still uses it (Connections::forget())
   // Where a completion carried it:
   bool is_receive = false;         // of a receive; else of a write
   std::uint32_t vendor_error = 0;  // as the device gives it
@@ -136,6 +138,7 @@ struct Connection {
   bool took_leave = false;                  // this end has
   bool is_closing = false;                  // and goes on, without this connection
   bool peer_closed = false;                 // the peer goes on, but has closed its end
+  bool let_go = false;                      // both ends go on with another one, or none
   bool heard_all = false;                   // and its last message has been polled
   bool met_failure = false;                 // its owner has failed, and has not met the peer since
   bool is_in_doubt = false;                 // a channel ended before all was known to have arrived

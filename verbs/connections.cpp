@@ -287,9 +287,10 @@ void Connections::supersede(Connection& connection) noexcept {
 
 void Connections::forget(std::span<const std::uint64_t> processes) noexcept {
   for (Connection& connection : connections_) {
-    const bool is_given =
-        std::find(processes.begin(), processes.end(), connection.process) != processes.end();
-    if (!connection.pair || (!connection.failed && !is_given)) continue;
+    if (!connection.pair ||
+        std::find(processes.begin(), processes.end(), connection.process) == processes.end())
+      continue;
+    connection.let_go = true;
     leave_to_peer(connection);
     forget_process(connection);
     if (connection.users == 0) close(connection);
@@ -403,7 +404,9 @@ TransportFailure Connections::next_failure() noexcept {
       std::find_if(connections_.begin(), connections_.end(),
                    [](const Connection& connection) { return connection.unheard.has_value(); });
   assert(found != connections_.end());
-  const TransportFailure failure = *found->unheard;
+  TransportFailure failure = *found->unheard;
+  failure.connection = found->index;
+  failure.was_let_go = found->let_go;
   found->unheard.reset();
   --unheard_;
   return failure;

@@ -96,6 +96,11 @@ class Connections {
   /// The index of the connection to a peer process, which is made (in INIT, with receives posted)
   /// if it was not there, or if the peer has closed the one that was there.
   std::uint32_t to(std::uint64_t process);
+  /// Whether there is a connection to that process which has not failed and can go on: its peer has
+  /// not closed it.
+  bool can_go_on(std::uint64_t process) const noexcept {
+    return has(process) && !last_to(process).failed;
+  }
   /// The connection that to() has returned last for that process, whatever the peer has done since;
   /// it must be there.  A set-up finds the same one until it replaces it (supersede()).
   Connection& last_to(std::uint64_t process) noexcept;
@@ -124,8 +129,8 @@ class Connections {
   /// that still use it send nothing more; to() makes another.  It is closed unless something may
   /// still come for them.
   void supersede(Connection& connection) noexcept;
-  /// Lets go of the connections to these processes, which have ended or do the same, and of those
-  /// that have failed: to() makes others.  They are closed once no channel uses them any more.
+  /// Lets go of the connections to these processes, which have ended or do the same: to() makes
+  /// others.  They are closed once no channel uses them any more.
   void forget(std::span<const std::uint64_t> processes) noexcept;
   /// Destroys the queue pair.  What is in the completion queues is dropped when it is polled.
   void close(Connection& connection) noexcept;

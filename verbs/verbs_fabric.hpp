@@ -69,8 +69,10 @@ class VerbsFabric {
   /// is room for that, also if other channels still use the old one, unless the peer could not say
   /// "disconnect".
   void supersede(VerbsChannel& channel, Connection& connection) noexcept;
+  /// Polls until all that was in the completion queues before has been polled.
+  void empty_queues() noexcept;
   /// Looks at all that has come, and lets go of the connections to these processes, which have
-  /// ended or do the same, and of those that have failed.
+  /// ended or do the same.
   void forget(std::span<const std::uint64_t> processes) noexcept;
   /// Makes room for connections to all of these processes: if there would be too many, closes those
   /// that no channel uses, the least recently used first.  Their peers are told, and if one does
@@ -193,8 +195,6 @@ class VerbsFabric {
   void fail_hasty_slow(Connection& connection, const char* what) noexcept;
   std::size_t poll(ibv_cq* queue) noexcept;
   std::size_t poll_several() noexcept;
-  /// Polls until all that was in the completion queues before has been polled.
-  void empty_queues() noexcept;
   /// Drops the completions of closed connections, whose places can be taken by others then.
   void forget_closed() noexcept;
   void raise(Connection& connection, std::uint32_t immediate) noexcept;

@@ -38,6 +38,8 @@ inline void copy_register(Execution& execution, const plan::Step& step) noexcept
                         step.into.payload * execution.memory.payload_bytes);
     if (bytes >= streamed_bytes_min && step.into.place == plan::Place::partial)
       execution.into_partials[execution.partials_are_elsewhere ? 1 : 0](into, from, bytes);
+    else if (bytes >= detail::LongCopy::bytes_min && into != from)
+      execution.into_target(into, from, bytes);
     else
       copy_bytes(from, into, bytes);
   };

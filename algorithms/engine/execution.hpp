@@ -167,6 +167,7 @@ struct Execution {
   std::array<detail::BulkCopy, 2> into_partials{detail::BulkCopy{detail::Stores::automatic},
                                                 detail::BulkCopy::measured_plain()};
   bool partials_are_elsewhere = false;
+  detail::LongCopy into_target;  // long copies that no other rank reads
 
   std::uint32_t parity() const noexcept { return static_cast<std::uint32_t>(sequence & 1); }
 

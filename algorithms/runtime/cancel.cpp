@@ -68,6 +68,9 @@ class SetAside {
   Communicator::Implementation& communicator_;
 };
 
+/// Turns in which something has come, between two looks at the clock: some microseconds.
+constexpr unsigned turns_per_look = 64;
+
 /// A rank of another node to or from which operations of this communicator send messages.
 struct Partner {
   Rank rank;
@@ -76,12 +79,30 @@ struct Partner {
   std::uint64_t marked_at{0};  // SendQueue::posted() then
 };
 
-/// What each rank says when it has stopped.
+/// What each rank says when it has stopped, and when nothing is on its way to it.
 struct Entry {
   Verdict verdict;
+  std::uint32_t other_end = index_of(no_rank);  // of a connection that has failed, if that is why
+  std::uint8_t is_silent = 0;                   // 1: and that rank does not answer
   std::uint8_t has_partners = 0;
+  std::uint8_t reserved[2] = {};
 };
 static_assert(std::has_unique_object_representations_v<Entry>);
+
+/// A connection has failed.
+struct LostPartner : Error {
+  explicit LostPartner(Rank peer)
+      : Error(ErrorCode::peer_failed,
+              "cancel: the connection to rank " + std::to_string(index_of(peer)) + " has failed"),
+        rank(peer) {}
+  Rank rank;
+};
+
+/// How a step has ended on this rank.
+struct Outcome {
+  std::optional<Error> error = {};
+  Rank other_end = no_rank;
+};
 
 template <class F>
 void for_each_operation(Communicator::Implementation& communicator, F&& f) {
@@ -100,13 +121,15 @@ std::vector<T> gather_unless_equal(Communicator::Implementation& communicator, S
 }
 
 template <class Step>
-std::optional<Error> error_of(Step&& step) {
+Outcome outcome_of(Step&& step) {
   try {
     step();
+  } catch (const LostPartner& thrown) {
+    return {thrown, thrown.rank};
   } catch (const Error& thrown) {
-    return thrown;
+    return {thrown};
   } catch (const std::exception& thrown) {
-    return Error(ErrorCode::system, thrown.what());
+    return {Error(ErrorCode::system, thrown.what())};
   }
   return {};
 }
@@ -123,9 +146,7 @@ std::vector<Partner> partners_of(Communicator::Implementation& communicator) {
       if (!connection.pair || connection.left || connection.peer_closed ||
           std::any_of(partners.begin(), partners.end(), is_known))
         continue;
-      if (connection.failed)
-        throw Error(ErrorCode::peer_failed, "cancel: the connection to rank " +
-                                                std::to_string(index_of(rank)) + " has failed");
+      if (connection.failed) throw LostPartner(rank);
       partners.push_back({.rank = rank, .connection = connection});
     }
   });
@@ -140,9 +161,7 @@ bool is_quiet(verbs::VerbsFabric& fabric, Partner& partner, std::uint16_t number
     partner.is_marked = true;
     partner.marked_at = connection.sends.posted();
   }
-  if (connection.failed)
-    throw Error(ErrorCode::peer_failed, "cancel: the connection to rank " +
-                                            std::to_string(index_of(partner.rank)) + " has failed");
+  if (connection.failed) throw LostPartner(partner.rank);
   return partner.is_marked && connection.marker_heard == number &&
          connection.sends.left() >= partner.marked_at;
 }
@@ -155,7 +174,7 @@ void quieten(Communicator::Implementation& communicator, std::span<Partner> part
   const Deadline deadline =
       Deadline::after(context.settings.setup_timeout / 2, context.clock.now());
   std::vector<bool> are_quiet(partners.size());
-  for (;;) {
+  for (unsigned turn = 1;; ++turn) {
     bool all_are_quiet = true;
     for (std::size_t i = 0; i < partners.size(); ++i) {
       // A partner without a number sends no marker: all its messages have been received before.
@@ -164,7 +183,8 @@ void quieten(Communicator::Implementation& communicator, std::span<Partner> part
       all_are_quiet = all_are_quiet && are_quiet[i];
     }
     if (all_are_quiet) return;
-    if (context.progress() > 0) continue;
+    // Messages of other communicators may come without end.
+    if (context.progress() > 0 && turn % turns_per_look != 0) continue;
     const Timeout now = context.clock.now();
     communicator.liveness.check(now);
     communicator.require_usable();
@@ -218,13 +238,34 @@ void await_failed_operator(Communicator::Implementation& communicator) {
     await_explanation(communicator);
 }
 
+/// The entry of a rank for which a step has ended so.
+Entry entry_of(Communicator::Implementation& communicator, const Outcome& outcome,
+               bool has_partners) {
+  return {.verdict = Verdict::of(outcome.error),
+          .other_end = index_of(outcome.other_end),
+          .is_silent = outcome.other_end != no_rank &&
+                       communicator.liveness.suspects_silence_of(outcome.other_end),
+          .has_partners = has_partners};
+}
+
 /// Makes the communicator fail, and throws the reason.  If a connection has failed, the side
 /// channel first gets a moment to name a peer that has died.
-[[noreturn]] void fail(Communicator::Implementation& communicator, const Error& reason) {
-  if (reason.code() == ErrorCode::peer_failed) await_explanation(communicator);
+[[noreturn]] void fail(Communicator::Implementation& communicator, const Cause& cause,
+                       const Outcome& own, std::span<const Entry> all) {
+  if (cause.error.code() == ErrorCode::peer_failed) await_explanation(communicator);
   communicator.require_usable();
-  communicator.fail(Status::aborted, communicator.exchange.self(), reason.what(), nullptr);
-  throw reason;
+  if (!cause.rank) {
+    // As in a call that has met that.
+    if (own.other_end != no_rank) communicator.liveness.condemn(own.other_end);
+    communicator.fail(Status::aborted, communicator.exchange.self(), cause.error.what(), nullptr);
+    throw Error(cause.error);
+  }
+  const Entry& theirs = all[index_of(*cause.rank)];
+  if (theirs.is_silent != 0)
+    communicator.fail(Status::peer_failed, Rank{theirs.other_end}, "does not answer", nullptr);
+  else
+    communicator.fail(Status::aborted, *cause.rank, theirs.verdict.text, nullptr);
+  throw Error(cause.error);
 }
 
 /// Waits until nothing is on its way between any ranks.  Throws Error on all ranks, whose
@@ -232,14 +273,41 @@ void await_failed_operator(Communicator::Implementation& communicator) {
 void quieten_together(Communicator::Implementation& communicator, SetUpCall& call,
                       std::span<Partner> partners) {
   const std::vector<std::uint16_t> numbers = swap_numbers(communicator, call, partners);
-  const std::optional<Error> error = error_of([&] { quieten(communicator, partners, numbers); });
+  const Outcome own = outcome_of([&] { quieten(communicator, partners, numbers); });
   communicator.require_usable();  // the others learn of its failure as this rank has
-  const std::vector<Verdict> verdicts = gather_unless_equal(communicator, call, Verdict::of(error));
-  try {
-    agree<Verdict>(error, verdicts);
-  } catch (const Error& reason) {
-    fail(communicator, reason);
+  const std::vector<Entry> entries =
+      gather_unless_equal(communicator, call, entry_of(communicator, own, true));
+  if (const auto cause = cause_of<Entry>(own.error, entries))
+    fail(communicator, *cause, own, entries);
+}
+
+/// Communicator::cancel(); may throw std::bad_alloc.
+void cancel(Communicator::Implementation& ranks) {
+  ranks.require_usable();
+  await_failed_operator(ranks);
+  ranks.require_usable();
+  SetUpCall call{CallKind::cancel, "cancel"};
+  std::optional<SetAside> set_aside;
+  std::vector<Partner> partners;
+  const Outcome own = outcome_of([&] {
+    set_aside.emplace(ranks);
+    partners = partners_of(ranks);
+  });
+  // So far nothing is done that could not be undone.
+  const std::vector<Entry> entries =
+      gather_unless_equal(ranks, call, entry_of(ranks, own, !partners.empty()));
+  if (const auto cause = cause_of<Entry>(own.error, entries)) {
+    if (cause->error.code() == ErrorCode::peer_failed) fail(ranks, *cause, own, entries);
+    throw Error(cause->error);
   }
+  const bool is_between_nodes = std::any_of(
+      entries.begin(), entries.end(), [](const Entry& entry) { return entry.has_partners != 0; });
+  if (is_between_nodes) quieten_together(ranks, call, partners);
+  for_each_operation(ranks, [](Operation::Implementation& operation) { operation.forget_calls(); });
+  ranks.set_aside.clear();
+  std::byte none{};
+  ranks.gather(call, {&none, 0}, {&none, 0});
+  ranks.reap();  // nobody reads any more what destroyed operations have sent
 }
 
 }  // namespace
@@ -257,44 +325,13 @@ void Operation::Implementation::forget_calls() noexcept {
   if (ring()) ring()->forget_calls();
 }
 
-void Communicator::cancel() {
-  using namespace runtime;
-  Communicator::Implementation& ranks = *implementation_;
-  ranks.require_usable();
-  await_failed_operator(ranks);
-  ranks.require_usable();
-  SetUpCall call{CallKind::cancel, "cancel"};
-  std::optional<SetAside> set_aside;
-  std::vector<Partner> partners;
-  std::optional<Error> error = error_of([&] {
-    set_aside.emplace(ranks);
-    partners = partners_of(ranks);
-  });
-  // So far nothing is done that could not be undone.
-  const Entry mine{Verdict::of(error), static_cast<std::uint8_t>(partners.empty() ? 0 : 1)};
-  const std::vector<Entry> entries = gather_unless_equal(ranks, call, mine);
-  try {
-    agree<Entry>(error, entries);
-  } catch (const Error& reason) {
-    if (reason.code() == ErrorCode::peer_failed) fail(ranks, reason);
-    throw;
-  }
-  const bool is_between_nodes = std::any_of(
-      entries.begin(), entries.end(), [](const Entry& entry) { return entry.has_partners != 0; });
-  try {
-    if (is_between_nodes) quieten_together(ranks, call, partners);
-    for_each_operation(ranks,
-                       [](Operation::Implementation& operation) { operation.forget_calls(); });
-    ranks.set_aside.clear();
-    std::byte none{};
-    ranks.gather(call, {&none, 0}, {&none, 0});
-  } catch (const std::bad_alloc&) {
-    // The others have set their operations aside, and wait for this rank.
-    ranks.fail_all({Incident::Kind::aborted, ranks.exchange.self()}, "cancel() had no memory",
-                   nullptr);
-    throw;
-  }
-  ranks.reap();  // nobody reads any more what destroyed operations have sent
+void Communicator::cancel() try {
+  runtime::cancel(*implementation_);
+} catch (const std::bad_alloc&) {
+  // The others wait for this rank.
+  constexpr const char* what = "cancel() had no memory";
+  implementation_->fail_all({Incident::Kind::aborted, rank()}, what, nullptr);
+  throw Error(ErrorCode::system, what);
 }
 
 }  // namespace tutti

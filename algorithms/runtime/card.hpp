@@ -77,12 +77,19 @@ inline int distance_from_cause(ErrorCode code) {
   return code == ErrorCode::timed_out ? 1 : 0;
 }
 
-/// Every rank throws if one has failed: the error nearest to the cause, and of several such ones
-/// its own, else the first one of the others.
+/// The error that all ranks throw, because one has failed.
+struct Cause {
+  Error error;
+  std::optional<Rank> rank;  // whose it is; none: this one's
+};
+
+/// The error nearest to the cause, and of several such ones its own, else the first one of the
+/// others; nothing: no rank has failed.
 template <class HasVerdict>
-void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
-  std::optional<Error> nearest = own;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+std::optional<Cause> cause_of(const std::optional<Error>& own, std::span<const HasVerdict> all) {
+  std::optional<Cause> nearest;
+  if (own) nearest = {*own, std::nullopt};
+  for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
     const Verdict& verdict = [&]() -> const Verdict& {
       if constexpr (std::is_same_v<HasVerdict, Verdict>)
         return all[rank];
@@ -91,10 +98,16 @@ void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
     }();
     const auto code = static_cast<ErrorCode>(verdict.code);
     if (verdict.failed() &&
-        (!nearest || distance_from_cause(code) < distance_from_cause(nearest->code())))
-      nearest = Error(code, "rank " + std::to_string(rank) + ": " + verdict.text);
+        (!nearest || distance_from_cause(code) < distance_from_cause(nearest->error.code())))
+      nearest = {Error(code, "rank " + std::to_string(rank) + ": " + verdict.text), Rank{rank}};
   }
-  if (nearest) throw *nearest;
+  return nearest;
+}
+
+/// Every rank throws if one has failed: cause_of() that.
+template <class HasVerdict>
+void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
+  if (const std::optional<Cause> cause = cause_of(own, all)) throw Error(cause->error);
 }
 
 /// Throws Error{mismatch} unless all cards, or those of `members` if there are some, ask for the

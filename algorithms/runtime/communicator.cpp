@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/clock.hpp>
 #include <tutti/detail/cpu_set.hpp>
 #include <tutti/detail/hash.hpp>
 #include <tutti/detail/names.hpp>
@@ -52,7 +53,7 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 static_assert(sizeof(Introduction) <= runtime::SetUpBlock::payload_bytes_max);  // one exchange
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 22;
+constexpr std::uint64_t protocol_version = 23;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -197,15 +198,29 @@ Communicator::Implementation::Implementation(Communicator::Implementation& whole
                                              std::unique_ptr<Exchange> given,
                                              std::vector<Rank> ranks, Timeout at_most)
     : context(whole.context),
-      step_timeout(std::min(at_most, context.settings.setup_timeout)),
+      made_by(Deadline::after(at_most, detail::MonotonicClock::read())),
       meeting_place(whole.meeting_place),
       original(std::move(ranks)),
+      original_nodes(whole.original_nodes),
       own_exchange(std::move(given)),
       watched(std::make_unique<runtime::WatchedExchange>(*own_exchange, runtime::random_key())),
       exchange(*watched),
       tuning(whole.tuning) {
-  introduce({});
-  step_timeout = context.settings.setup_timeout;
+  try {
+    introduce({});
+    runtime::SetUpCall call{runtime::CallKind::communicator, "shrink"};
+    runtime::agree_on_connections(whole, *this, call);
+  } catch (...) {
+    exchange.announce({Incident::Kind::aborted, exchange.self()});
+    std::erase(context.communicators, this);
+    throw;
+  }
+  made_by.reset();
+}
+
+Timeout Communicator::Implementation::step_timeout() const noexcept {
+  const Timeout each = context.settings.setup_timeout;
+  return made_by ? std::min(each, made_by->remaining(detail::MonotonicClock::read())) : each;
 }
 
 void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
@@ -318,7 +333,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
     // Until every rank has told the others its figures, when none measures any more.
     LentMemory lent{context.fabric.arena()};
     neighbours = runtime::meet_neighbours(
-        exchange.self(), cards, context.settings, context.wakers, context.known_costs,
+        exchange.self(), cards, imposed_nodes(), context.settings, context.wakers,
+        context.known_costs,
         [&](std::span<const std::byte> mine) {
           std::vector<std::byte> everybodys(mine.size() * all.size());
           gather(call, mine, everybodys);
@@ -328,6 +344,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
           return measure_copies(context, what, made_id, lent);
         });
   }
+  if (!original_nodes && !context.settings.ranks_per_node.empty())
+    original_nodes = std::make_shared<const bootstrap::NodeMap>(neighbours.nodes);
   reads = runtime::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = runtime::domains_of(neighbours.nodes, cards, context.settings);
@@ -339,6 +357,12 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
         });
       });
   context.communicators.push_back(this);
+}
+
+std::optional<bootstrap::NodeMap> Communicator::Implementation::imposed_nodes() const {
+  if (context.settings.ranks_per_node.empty()) return std::nullopt;
+  if (original_nodes) return runtime::nodes_of(original, *original_nodes);
+  return runtime::imposed_nodes(exchange.rank_count(), context.settings);
 }
 
 void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, bool all_are_here) {
@@ -364,7 +388,7 @@ void Communicator::Implementation::find_meeting_place(runtime::SetUpCall& call, 
   found->know(all, exchange.self());
   if (!all_are_here) {
     const std::string obstacle =
-        found->obstacle(Deadline::after(step_timeout / 4, detail::MonotonicClock::read()));
+        found->obstacle(Deadline::after(step_timeout() / 4, detail::MonotonicClock::read()));
     const std::uint32_t is_cut_off = obstacle.empty() ? 0 : 1;
     std::vector<std::uint32_t> are_cut_off(all.size());
     gather(call, std::as_bytes(std::span(&is_cut_off, 1)),
@@ -469,13 +493,13 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
   std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
   over_exchange([&] {
     exchange.allgather(std::as_bytes(std::span(&block, 1)),
-                       std::as_writable_bytes(std::span(blocks)), step_timeout);
+                       std::as_writable_bytes(std::span(blocks)), step_timeout());
   });
   require_one_call(call, blocks);
   const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
   const auto rest = mine.subspan(first.size());
   std::vector<std::byte> rests(rest.size() * blocks.size());
-  if (!rest.empty()) over_exchange([&] { exchange.allgather(rest, rests, step_timeout); });
+  if (!rest.empty()) over_exchange([&] { exchange.allgather(rest, rests, step_timeout()); });
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
     const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
     std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
@@ -494,7 +518,7 @@ bool Communicator::Implementation::gather_unless_equal(runtime::SetUpCall& call,
   if (over_exchange([&] {
         return exchange.allgather_unless_equal(std::as_bytes(std::span(&block, 1)),
                                                std::as_writable_bytes(std::span(blocks)),
-                                               step_timeout);
+                                               step_timeout());
       }))
     return true;
   require_one_call(call, blocks);
@@ -508,7 +532,7 @@ void Communicator::Implementation::swap(runtime::SetUpCall& call, std::span<cons
                                         std::size_t record_bytes, std::span<const std::byte> mine,
                                         std::span<std::byte> theirs) {
   ++call.step;
-  over_exchange([&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout); });
+  over_exchange([&] { exchange.swap(partners, record_bytes, mine, theirs, step_timeout()); });
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {
@@ -516,6 +540,15 @@ Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept
   return process == 0 || found == process_of.end()
              ? no_rank
              : Rank{static_cast<std::uint32_t>(found - process_of.begin())};
+}
+
+bool Communicator::Implementation::uses_connection(std::uint32_t index) const noexcept {
+  const auto uses = [&](const auto& operation) {
+    const std::span<const std::uint32_t> used = operation->channel.network.used();
+    return std::find(used.begin(), used.end(), index) != used.end();
+  };
+  return std::any_of(operations.begin(), operations.end(), uses) ||
+         std::any_of(retired.begin(), retired.end(), uses);
 }
 
 void Communicator::Implementation::fail(Status status, Rank peer, const char* what,

@@ -37,8 +37,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
                  runtime::Neighbourhood known,
                  std::shared_ptr<const runtime::TuningInForce> inherited);
-  /// Collective: makes one of those that have met (runtime/shrink.hpp).  `original`: their ranks in
-  /// the first communicator.  No step takes longer than `step_timeout`.
+  /// Collective: makes one of those that have met (runtime/shrink.hpp), and lets go of connections.
+  /// `original`: their ranks in the first communicator.  All steps together take `at_most`.  If it
+  /// throws, the others hear that this rank has given up, unless they have failed before.
   Implementation(Communicator::Implementation& whole, std::unique_ptr<Exchange> given,
                  std::vector<Rank> original, Timeout at_most);
   ~Implementation();
@@ -46,10 +47,12 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
-  Timeout step_timeout = context.settings.setup_timeout;  // of each collective set-up step
+  std::optional<Deadline> made_by = {};  // while it is being made, if that has a time limit
   // Where its ranks meet again, if it can be shrunk; shared with what it is shrunk to.
   std::shared_ptr<bootstrap::MeetingPlace> meeting_place;
   std::vector<Rank> original = {};  // by rank: its rank in the first communicator of that place
+  // The nodes of that one, if they were imposed: ranks stay where they were put.
+  std::shared_ptr<const bootstrap::NodeMap> original_nodes = {};
   std::unique_ptr<Exchange> own_exchange;  // of one that was split or shrunk from another
   std::unique_ptr<runtime::WatchedExchange> watched;     // else the user's, watched
   Exchange& exchange;                                    // one of the two
@@ -132,6 +135,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
                                  context.settings.chunk_bytes);
   }
 
+  /// How long a collective step of set-up may take that begins now.
+  Timeout step_timeout() const noexcept;
+
   /// Takes over an operation whose user is done with it.
   void retire(std::unique_ptr<Operation::Implementation> operation) noexcept;
   /// Destroys those that nobody reads from any more.
@@ -181,10 +187,14 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   void swap(runtime::SetUpCall& call, std::span<const Rank> partners, std::size_t record_bytes,
             std::span<const std::byte> mine, std::span<std::byte> theirs);
   Rank rank_of(std::uint64_t process) const noexcept;
+  /// Whether an operation of this communicator uses the connection with that index.
+  bool uses_connection(std::uint32_t index) const noexcept;
 
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<runtime::Neighbourhood> known);
+  /// The nodes that settings, or the communicator before any was shrunk, impose on its ranks.
+  std::optional<bootstrap::NodeMap> imposed_nodes() const;
   /// Collective, as a step of `call`: each rank listens, and tells the others where.
   void find_meeting_place(runtime::SetUpCall& call, bool all_are_here);
   /// Runs a step over the exchange.  If the exchange fails, the communicator has failed.

@@ -197,7 +197,8 @@ void Context::Implementation::hear_failures_slow() noexcept {
   while (connections.has_news()) {
     const verbs::TransportFailure cause = connections.next_failure();
     for (Communicator::Implementation* communicator : communicators)
-      if (const Rank peer = communicator->rank_of(cause.process); peer != no_rank)
+      if (const Rank peer = communicator->rank_of(cause.process);
+          peer != no_rank && (!cause.was_let_go || communicator->uses_connection(cause.connection)))
         communicator->liveness.suspect(cause, peer);
   }
 }

@@ -28,13 +28,26 @@ Liveness::Liveness(Communicator::Implementation& owner) : communicator_(owner) {
 }
 
 void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept {
-  const auto is_known = [&](const Suspicion& held) { return held.peer == peer; };
-  if (communicator_.failed() || std::any_of(suspicions_.begin(), suspicions_.end(), is_known))
-    return;
+  if (communicator_.failed() || suspicion_of(peer) != nullptr) return;
   if (cause.completion != IBV_WC_SUCCESS && !communicator_.completion_error)
     communicator_.completion_error = cause;
   suspicions_.push_back({.cause = cause, .peer = peer, .until = {}, .stands_at = 0});
   next_check_ = Timeout::zero();
+}
+
+const Liveness::Suspicion* Liveness::suspicion_of(Rank peer) const noexcept {
+  const auto found = std::find_if(suspicions_.begin(), suspicions_.end(),
+                                  [&](const Suspicion& held) { return held.peer == peer; });
+  return found == suspicions_.end() ? nullptr : &*found;
+}
+
+bool Liveness::suspects_silence_of(Rank peer) const noexcept {
+  const Suspicion* const held = suspicion_of(peer);
+  return held != nullptr && held->is_of_silence();
+}
+
+void Liveness::condemn(Rank peer) noexcept {
+  if (const Suspicion* const held = suspicion_of(peer)) condemn(*held);
 }
 
 void Liveness::operator_failed(const Operation::Implementation& operation) noexcept {
@@ -67,6 +80,11 @@ void Liveness::check(Timeout now) noexcept {
   // A rank that left because of a failure had announced it before, perhaps since the look above.
   if (adopt_incident()) return;
   communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
+}
+
+void Liveness::look(Timeout now) noexcept {
+  next_check_ = Timeout::zero();
+  check(now);
 }
 
 void Liveness::check_now_and_then() noexcept {
@@ -137,7 +155,7 @@ void Liveness::judge(Timeout now) noexcept {
 }
 
 void Liveness::condemn(const Suspicion& held) noexcept {
-  const bool silent = held.cause.completion == IBV_WC_RETRY_EXC_ERR;
+  const bool silent = held.is_of_silence();
   if (silent)
     communicator_.exchange.announce({Incident::Kind::silent, held.peer});
   else

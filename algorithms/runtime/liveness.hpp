@@ -51,6 +51,11 @@ class Liveness {
   /// A connection to `peer` has failed, or its memory cannot be read.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
+  /// Whether the connection to `peer` is suspected because its retries had no answer.
+  bool suspects_silence_of(Rank peer) const noexcept;
+  /// Lets the communicator fail by the connection to `peer`, if that is suspected.
+  void condemn(Rank peer) noexcept;
+
   /// The user's operator of an operation in flight has failed.  The communicator fails, too, at the
   /// next check, which is due at once.
   void operator_failed(const Operation::Implementation& operation) noexcept;
@@ -64,6 +69,8 @@ class Liveness {
   /// after an alarm), and lets the communicator fail if there is a reason.  `now` is the context's
   /// clock.
   void check(Timeout now) noexcept;
+  /// Likewise, whenever it has asked last.
+  void look(Timeout now) noexcept;
   /// When check() will ask again; a wait does not sleep for longer.
   Timeout next_check() const noexcept { return next_check_; }
   /// Calls check(), but looks at the clock every few calls only.
@@ -80,6 +87,8 @@ class Liveness {
     Rank peer = no_rank;
     std::optional<Timeout> until;  // an explanation is waited for; set at the first check
     std::uint64_t stands_at = 0;   // of the operations in flight, when it was looked at last
+
+    bool is_of_silence() const noexcept { return cause.completion == IBV_WC_RETRY_EXC_ERR; }
   };
 
   /// If the side channel knows an incident, makes it the communicator's failure and returns true.
@@ -87,6 +96,7 @@ class Liveness {
   void judge(Timeout now) noexcept;
   void judge_operator(Timeout now) noexcept;
   void condemn(const Suspicion& held) noexcept;
+  const Suspicion* suspicion_of(Rank peer) const noexcept;
   /// Whether an operation in flight has a message to or from `peer` before it.
   bool needs(Rank peer) const noexcept;
   /// Whether an operation in flight has stood still for some time, and `held` may be the reason.

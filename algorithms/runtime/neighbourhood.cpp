@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <tutti/status.hpp>
 
 #include "shm/peer_memory.hpp"
@@ -93,6 +94,20 @@ bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& 
                                       .seed = placement_seed});
 }
 
+bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::NodeMap& whole) {
+  std::map<Node, Node> number;
+  std::map<Node, std::uint32_t> rank_count;
+  bootstrap::NodeMap part;
+  for (const Rank member : members) {
+    const Node next{static_cast<std::uint32_t>(number.size())};
+    const Node node = number.try_emplace(whole.node[index_of(member)], next).first->second;
+    part.node.push_back(node);
+    part.local_rank.push_back(LocalRank{rank_count[node]++});
+  }
+  part.node_count = static_cast<std::uint32_t>(number.size());
+  return part;
+}
+
 shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings) {
   if (!all.reads_peers || all.nodes.node_count != 1) return shm::no_reading();
   if (settings.single_copy_bytes) return shm::reading_from(*settings.single_copy_bytes);
@@ -130,17 +145,16 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 }
 
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
+                              const std::optional<bootstrap::NodeMap>& imposed,
                               const ContextSettings& settings, shm::Wakers& wakers,
                               shm::KnownCosts& known, const GatherBytes& gather,
                               const MeasureCopies& measure) {
-  const bool is_imposed = !settings.ranks_per_node.empty();
   std::vector<bootstrap::HostIdentity> hosts;
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
-  Neighbourhood all{
-      .nodes = is_imposed ? imposed_nodes(cards.size(), settings) : bootstrap::node_map(hosts),
-      .mappings = std::vector<NeighbourMapping>(cards.size()),
-      .domain = {},
-      .remark = {}};
+  Neighbourhood all{.nodes = imposed ? *imposed : bootstrap::node_map(hosts),
+                    .mappings = std::vector<NeighbourMapping>(cards.size()),
+                    .domain = {},
+                    .remark = {}};
   if (all.nodes.node_count == cards.size()) return all;
 
   Report report =
@@ -186,7 +200,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   };
   all.costs = of_nodes();
   if (all.remark.empty()) return all;
-  if (is_imposed)
+  if (imposed)
     throw Error(ErrorCode::unsupported,
                 "the node shape (TUTTI_RANKS_PER_NODE or code) cannot be had: " + all.remark);
   const std::vector<bool> alone = apart(std::move(out_of_reach));

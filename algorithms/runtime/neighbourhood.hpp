@@ -109,13 +109,17 @@ bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& 
 std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
                              const ContextSettings& settings);
 
-/// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
+/// The nodes of the members, numbered as if there were no other ranks.  Pure.
+bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::NodeMap& whole);
+
+/// Collective: the ranks of `cards`, whose nodes are those that are imposed, or are found.
 /// The first two ranks of each node measure: copies, unless the user has said which payloads to
 /// read or they may not be read, and how long a word takes in any case.  `known` is what this
 /// process has measured with neighbours before, and learns what these two ranks find.
 /// Ranks that sleep get their wakers from `wakers`.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
+                              const std::optional<bootstrap::NodeMap>& imposed,
                               const ContextSettings& settings, shm::Wakers& wakers,
                               shm::KnownCosts& known, const GatherBytes& gather,
                               const MeasureCopies& measure);

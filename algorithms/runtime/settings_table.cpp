@@ -149,7 +149,7 @@ constexpr Setting table[] = {
      "How ranks are grouped into nodes.",
      "By default the ranks of a host that have mapped each other's memory are a node. A value "
      "imposes the shape; its last entry holds for all further nodes. 1: all messages go through "
-     "the device. All ranks must agree."},
+     "the device. All ranks must agree. After shrink() ranks stay on their nodes."},
     {nodes, "TUTTI_PLACEMENT", "block|cyclic|random", "block",
      "Which ranks go to which imposed node.", "It needs TUTTI_RANKS_PER_NODE."},
     {nodes, "TUTTI_DOMAINS_ABOVE", "ranks, or never", "16",

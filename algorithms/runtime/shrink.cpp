@@ -47,37 +47,77 @@ std::vector<Rank> ended_ranks(const Communicator::Implementation& whole) {
   return ended;
 }
 
-/// Whether another communicator that has not failed may use connections to that process.
-bool is_needed_by_another(const Communicator::Implementation& whole, std::uint64_t process) {
-  const auto& communicators = whole.context.communicators;
-  return std::any_of(communicators.begin(), communicators.end(),
-                     [&](const Communicator::Implementation* one) {
-                       return one != &whole && !one->failed() && one->rank_of(process) != no_rank;
-                     });
+/// The processes that are known here to have died, or ended.
+std::vector<std::uint64_t> ended_processes(Context::Implementation& context) {
+  std::vector<std::uint64_t> ended;
+  for (Communicator::Implementation* one : context.communicators) {
+    const Incident known = one->exchange.incident();
+    if (known.kind == Incident::Kind::died && known.rank != no_rank)
+      ended.push_back(one->process_of[index_of(known.rank)]);
+    if (!one->watched) continue;
+    for (std::uint32_t rank = 0; rank < one->process_of.size(); ++rank)
+      if (one->watched->has_ended(Rank{rank})) ended.push_back(one->process_of[rank]);
+  }
+  return ended;
 }
 
-/// Lets go of connections, so that the next set-up makes others: (a) those that have failed;
-/// (b) those to ranks that are gone, but for ranks of another communicator of this context that has
-/// not failed: they may live, and have destroyed this one only; (c) if every communicator of this
-/// context has failed, those to all ranks of this one, whatever is still on its way.
-void forget_connections(Communicator::Implementation& whole, std::span<const Rank> survivors) {
-  Context::Implementation& context = whole.context;
-  const bool begins_anew =
-      whole.failed() &&
-      std::none_of(context.communicators.begin(), context.communicators.end(),
-                   [](const Communicator::Implementation* one) { return !one->failed(); });
-  std::vector<std::uint64_t> ended;
-  for (std::size_t rank = 0; rank < whole.original.size(); ++rank)
-    if (begins_anew ||
-        (std::find(survivors.begin(), survivors.end(), whole.original[rank]) == survivors.end() &&
-         !is_needed_by_another(whole, whole.process_of[rank])))
-      ended.push_back(whole.process_of[rank]);
-  context.fabric.forget(ended);
-  // Failures of these connections are reported to the communicators that exist, not to the next.
-  if (context.fabric.connections().has_news()) context.hear_failures_slow();
+bool has(std::span<const std::uint64_t> processes, std::uint64_t process) {
+  return std::find(processes.begin(), processes.end(), process) != processes.end();
+}
+
+/// The communicators of this context that may go on, without the one that is being made.  A
+/// communicator that has not failed, but one of whose ranks is gone without having left, will fail.
+std::vector<const Communicator::Implementation*> those_that_may_go_on(
+    Communicator::Implementation& whole, const Communicator::Implementation& made) {
+  const std::vector<std::uint64_t> ended = ended_processes(whole.context);
+  const auto lacks = [&](Communicator::Implementation& one, std::uint32_t rank) {
+    const std::uint64_t process = one.process_of[rank];
+    const bool is_missing = &one == &whole && made.rank_of(process) == no_rank;
+    return (is_missing || has(ended, process)) && !one.exchange.has_left(Rank{rank});
+  };
+  std::vector<const Communicator::Implementation*> found;
+  for (Communicator::Implementation* one : whole.context.communicators) {
+    bool may_go_on = one != &made && !one->failed();
+    for (std::uint32_t rank = 0; may_go_on && rank < one->process_of.size(); ++rank)
+      may_go_on = !lacks(*one, rank);
+    if (may_go_on) found.push_back(one);
+  }
+  return found;
 }
 
 }  // namespace
+
+void agree_on_connections(Communicator::Implementation& whole, Communicator::Implementation& made,
+                          SetUpCall& call) {
+  Context::Implementation& context = whole.context;
+  verbs::Connections& connections = context.fabric.connections();
+  context.fabric.empty_queues();  // of failures, too
+  const auto those = those_that_may_go_on(whole, made);
+  const auto is_needed = [&](std::uint64_t process) {
+    return std::any_of(those.begin(), those.end(), [&](const Communicator::Implementation* one) {
+      return one->rank_of(process) != no_rank;
+    });
+  };
+  std::vector<Rank> partners;
+  std::vector<std::uint8_t> mine;  // by partner, 1: this end would keep the connection
+  for (std::uint32_t rank = 0; rank < made.process_of.size(); ++rank) {
+    const std::uint64_t process = made.process_of[rank];
+    if (Rank{rank} == made.exchange.self() || !connections.has(process)) continue;
+    partners.push_back(Rank{rank});
+    mine.push_back(connections.can_go_on(process) && is_needed(process) ? 1 : 0);
+  }
+  std::vector<std::uint8_t> theirs(partners.size());  // 0: also of one that has no connection
+  made.swap(call, partners, sizeof mine[0], std::as_bytes(std::span(mine)),
+            std::as_writable_bytes(std::span(theirs)));
+  std::vector<std::uint64_t> let_go;
+  for (const std::uint64_t process : whole.process_of)
+    if (made.rank_of(process) == no_rank && !is_needed(process)) let_go.push_back(process);
+  for (std::size_t i = 0; i < partners.size(); ++i)
+    if (mine[i] == 0 || theirs[i] == 0) let_go.push_back(made.process_of[index_of(partners[i])]);
+  context.fabric.forget(let_go);
+  connections.note_failure(made.process_of, false);
+  if (connections.has_news()) context.hear_failures_slow();
+}
 
 std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementation& whole,
                                                      Timeout timeout) {
@@ -100,13 +140,13 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
               "; every rank that is still there has to call it, and may be stopped, slow or "
               "elsewhere in its program" +
               (met.remark.empty() ? "" : "; " + met.remark) + last_attempt);
-    forget_connections(whole, met.present);
     const std::string names = names_here(whole, met.present);
+    // Before the next one exists, which their failures do not concern.
+    for (Communicator::Implementation* one : whole.context.communicators)
+      one->liveness.look(whole.context.clock.now());
     try {
-      auto made = std::make_unique<Communicator::Implementation>(
+      return std::make_unique<Communicator::Implementation>(
           whole, std::move(met.exchange), std::move(met.present), deadline.remaining(now()));
-      whole.context.fabric.connections().note_failure(made->process_of, false);
-      return made;
     } catch (const Error& error) {
       // One that has met the others has died, or become slow, since.
       if (error.code() != ErrorCode::peer_failed && error.code() != ErrorCode::timed_out) throw;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,21 +20,6 @@ Rank position_of(Rank rank, std::span<const Rank> members) noexcept {
   const auto found = std::find(members.begin(), members.end(), rank);
   return found == members.end() ? no_rank
                                 : Rank{static_cast<std::uint32_t>(found - members.begin())};
-}
-
-/// The nodes of the members, numbered as if there were no other ranks.
-bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::NodeMap& whole) {
-  std::map<Node, Node> number;
-  std::map<Node, std::uint32_t> rank_count;
-  bootstrap::NodeMap part;
-  for (const Rank member : members) {
-    const Node next{static_cast<std::uint32_t>(number.size())};
-    const Node node = number.try_emplace(whole.node[index_of(member)], next).first->second;
-    part.node.push_back(node);
-    part.local_rank.push_back(LocalRank{rank_count[node]++});
-  }
-  part.node_count = static_cast<std::uint32_t>(number.size());
-  return part;
 }
 
 Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhood& whole) {

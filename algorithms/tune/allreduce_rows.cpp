@@ -326,21 +326,43 @@ std::string why_not_along_the_tree(const Query& query) {
   return needs_one_expression(query.request) ? "" : "nobody asks for the bits of one expression";
 }
 
+/// The ranks that fold for others before the core, if the rest of its ranks are alone, else all.
+std::uint64_t ranks_that_fold(const Query& query, const plan::PerRound& core) {
+  const std::uint64_t ranks = query.topology.rank_count;
+  std::uint64_t groups = 1;
+  for (const std::uint32_t entry : core) groups *= entry + std::uint64_t{1};
+  return query.topology.is_one_node() || ranks >= 2 * groups ? groups : ranks - groups;
+}
+
+/// Ranks that fold are behind the others, and so is who hears from them.  They are the first ranks
+/// of the core, so that they meet each other in its first rounds; in the others they wait for
+/// nobody, and send the result while the others are still in the core.  Lanes that do so send the
+/// messages of several rounds at once, one lane after the other.
 Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant) {
-  const plan::PerRound rounds =
-      plan::recursive_multiplying_rounds(query.topology.rank_count, variant.per_round);
-  const bool is_folded = rounds.size() != variant.per_round.size();
+  const plan::PerRound& core = variant.per_round;
+  const plan::PerRound rounds = plan::recursive_multiplying_rounds(query.topology.rank_count, core);
+  const bool is_folded = rounds.size() != core.size();
   const plan::CorePrices prices = core_prices(query);
   const Picoseconds lanes = query.network.between.ranks_at_port;
-  Picoseconds cost = 0, lag = 0;
+  const std::uint64_t folding = ranks_that_fold(query, core);
+  Picoseconds cost = 0, of_folding = 0, lag = 0, further = 0;
+  bool is_ahead = false;     // they have not waited in a round
+  std::uint64_t stride = 1;  // between ranks that meet in a round of the core
   for (std::size_t i = 0; i < rounds.size(); ++i) {
-    const plan::CorePrices::OfRound& price =
-        is_folded && i + 1 == rounds.size() ? prices.out : prices.combining;
-    cost += price.of(rounds[i]);
+    const bool is_in = is_folded && i == 0, is_out = is_folded && i + 1 == rounds.size();
+    const plan::CorePrices::OfRound& price = is_out ? prices.out : prices.combining;
+    const Picoseconds of_round = price.of(rounds[i]), at_once = rounds[i] * price.each;
+    const bool waits = is_in || is_out || stride < folding;
+    of_folding += waits ? of_round : std::max(at_once, rounds[i] * price.shared);
+    if (!waits && is_ahead) further += at_once;
+    is_ahead = is_ahead || !waits;
+    if (!is_out) cost += of_round;
+    if (!is_in) stride *= rounds[i] + std::uint64_t{1};
     if (price.shared == 0) continue;
-    const Picoseconds alone = price.fixed + rounds[i] * price.each;
+    const Picoseconds alone = price.fixed + at_once;
     lag = std::max(lag, lag_of_lanes(lanes, rounds[i] * price.shared, alone));
   }
+  if (is_folded) cost = std::max(cost + (lanes - 1) * further / 2, of_folding);
   return cost + lag;
 }
 
@@ -511,12 +533,12 @@ Picoseconds twentieths_of_halving(const Topology& topology) {
   const auto width = static_cast<int>(std::bit_width(rank_count));
   const int bits = std::max(width - 1, 5);
   const int smaller = width - 1 - std::countr_zero(rank_count);  // the last cube than the first
+  const int further_cubes = std::max(std::popcount(rank_count) - 2, 0);
   const std::uint32_t ranks_per_node = topology.largest_node();
-  if (ranks_per_node == 1) return 28 + 12 * (bits - 5);
+  if (ranks_per_node == 1) return 27 + 12 * (bits - 5) + 5 * further_cubes / 2;
   if (ranks_per_node < 4) return 25 + 5 * (bits - 5);
-  if (ranks_per_node < 8)
-    return std::max(25, 20 + 3 * smaller + 3 * std::max(std::popcount(rank_count) - 2, 0));
-  return 24 + 4 * std::min(smaller, 6);
+  if (ranks_per_node < 8) return std::max({25, 19 + bits, 20 + 3 * smaller + 3 * further_cubes});
+  return (smaller > 1 ? 25 : 23) + 4 * std::min(smaller, 6) + further_cubes;
 }
 
 /// Halves go to the next rank first, then twice as far, and so on.
@@ -545,7 +567,7 @@ std::string why_not_passed_on(const Query& query, std::uint32_t ranks_max) {
   if (std::string why = why_not_divided(query); !why.empty()) return why;
   // A message takes a port for as long as longer ones do, and there is one for each part.
   if (!is_reproducible_in_bits(query.request) &&
-      price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 2)
+      price_bytes(query) / query.topology.rank_count < bytes_of_gap(query.network.between) / 8)
     return "the parts would be shorter than what a port sends in the gap between messages";
   if (may_connect_all(query)) return "all ranks are connected, and each has a part";
   return query.topology.rank_count > ranks_max

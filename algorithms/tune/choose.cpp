@@ -246,6 +246,11 @@ class Chooser {
   static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
   static Choice with_latency(const Choice& choice, std::uint32_t latency);
   static Choice with(const Choice& choice, const Choice::Rival& rival);
+  struct Times {
+    plan::Picoseconds found, other;
+  };
+  static std::optional<Times> times_of(const Choice& found, Choice& other,
+                                       const Corrections& corrections, std::size_t budget);
 
  private:
   static void add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
@@ -432,6 +437,30 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
+/// By events, as they were corrected, if both can be followed.
+std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& other,
+                                                const Corrections& corrections,
+                                                std::size_t budget) {
+  for (const Choice::Rival& rival : found.rivals_)
+    if (rival.time && rival.row == other.row_ &&
+        full_name(*rival.row, rival.variant) == other.name())
+      other.time_ = rival.time;
+  const Query query = other.query();
+  const plan::Plan& plan = other.first_plan();
+  if (found.time_ && !other.time_ &&
+      messages_followed(query, *other.row_, other.variant_, plan) <= budget)
+    other.time_ = followed_time(query, *other.row_, other.variant_, plan);
+  if (!found.time_ || !other.time_) return {};
+  const auto time = [&](const Choice& choice) {
+    const Topology& topology = choice.topology_;
+    return corrected(*choice.time_,
+                     corrections.factor(family_of(choice.name()), choice.request_.collective,
+                                        choice.request_.bytes(), topology.node_count(),
+                                        topology.largest_node()));
+  };
+  return Times{time(found), time(other)};
+}
+
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const plan::Network& network) {
   return Chooser(request, topology, network).choose();
@@ -540,6 +569,40 @@ std::optional<Choice> by_finding(const CollectiveRequest& request, const Topolog
   return {};
 }
 
+/// The choice of that name, for that request; nothing: there is none.
+std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& request,
+                                const Topology& topology, const Knowledge& knowledge) {
+  CollectiveRequest asked = request;
+  asked.only = named.name();
+  return Chooser(asked, topology, knowledge).try_choose();
+}
+
+/// What is chosen without a file, if its time is not clearly above that of what was found.  So a
+/// file that is a little wrong, or says little else than what was assumed, changes no choice.
+/// `budget`: messages that may still be followed.
+std::optional<Choice> untuned_if_close(const Choice& found, const Kept& kept,
+                                       const CollectiveRequest& request, const Topology& topology,
+                                       const Knowledge& knowledge, std::size_t& budget) {
+  // By the recurrence, with parameters 5 % off, more than a hundredth costs more than it saves.
+  constexpr plan::Picoseconds share = 100;
+  if (knowledge.machine == knowledge.untuned || says_how(request) || topology.is_one_node() ||
+      topology.shares_cpus || topology.rank_count > ranks_followed_max)
+    return {};
+  const Knowledge without_file = untuned(knowledge.untuned);
+  Chooser chooser(request, topology, without_file);
+  chooser.share(budget);
+  const std::optional<Choice> usual = kept.untuned ? kept.untuned : chooser.try_choose();
+  if (!usual || usual->name() == found.name()) return {};
+  std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
+  if (!here) return {};
+  const std::optional<Chooser::Times> times =
+      Chooser::times_of(found, *here, knowledge.corrections, budget);
+  if (!times || times->other > times->found + times->found / share) return {};
+  Chooser::decide(*here, "as without a tuning file, " + microseconds(times->other) + " where " +
+                             found.name() + " takes " + microseconds(times->found));
+  return here;
+}
+
 }  // namespace
 
 Choice choose(const CollectiveRequest& request, const Topology& given, const Knowledge& knowledge) {
@@ -562,6 +625,8 @@ Choice choose(const CollectiveRequest& request, const Topology& given, const Kno
     chooser.share(budget);
     if (kept.is_canonical) chooser.only_canonical();
     choice = chooser.choose();
+    if (auto usual = untuned_if_close(*choice, kept, request, topology, knowledge, budget))
+      choice = std::move(usual);
   }
   for (std::string& remark : remarks) Chooser::remark(*choice, std::move(remark));
   return std::move(*choice);
@@ -578,14 +643,6 @@ bool has_vector(const Choice& choice) {
   const Choice& across = innermost(choice);
   return !across.variant().per_round.empty() && across.variant().turns == 0 &&
          across.row().takes != PerRoundIs::uniform;
-}
-
-/// The choice of that name, for that request; nothing: there is none.
-std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& request,
-                                const Topology& topology, const Knowledge& knowledge) {
-  CollectiveRequest asked = request;
-  asked.only = named.name();
-  return Chooser(asked, topology, knowledge).try_choose();
 }
 
 }  // namespace
@@ -688,6 +745,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
       others.push_back(std::move(choice));
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
+  add(best);  // which may have given way to the choice without a file
   for (Choice& choice : beside(best, request, topology, knowledge)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)

@@ -304,7 +304,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
     inner.algorithm = algorithm;
     // As of schedules over all ranks: such parts take a port for as long as longer ones.
     const bool is_short =
-        inner.bytes() / nodes.rank_count < bytes_of_gap(query.network.between) / 2;
+        inner.bytes() / nodes.rank_count < bytes_of_gap(query.network.between) / 8;
     if (algorithm != Algorithm::chunked_fold && is_short && !query.topology.shares_cpus) continue;
     if (!serves_across({inner, nodes, network})) continue;
     const std::shared_ptr<const Choice> divided = choice_across(query, inner, nodes, network);

@@ -343,8 +343,8 @@ std::vector<Variant> in_lanes(const Query& query) {
   const auto add = [&](std::uint32_t lane_count) {
     if (!may_be_lanes(query, lane_count, pieces_of_lane_max)) return;
     Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
-    const bool has_one = is_broadcast(query) || query.topology.node_count() > nodes_max ||
-                         !has_close_prices(query.topology);
+    const bool has_one =
+        query.topology.node_count() > nodes_max || !has_close_prices(query.topology);
     if (has_one && query.request.only.empty())
       variants.push_back(variant);
     else

@@ -12,12 +12,15 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
+#include "runtime/context.hpp"
 #include "support/collective_jobs.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
@@ -451,6 +454,108 @@ TEST(Cancel, fails_when_a_rank_dies_meanwhile) {
       }));
       EXPECT_EQ(codes, (std::vector<int>{0, 1000 + SIGKILL, 0})) << "moment " << moment;
     }
+}
+
+enum class Breaks {
+  at_once,    // a completion has an error
+  in_silence  // what is sent does not leave, and nobody is told
+};
+
+/// Ranks 1 and 2 lose each other.
+int cancel_over_broken_connection(Exchange& exchange, Breaks how) {
+  ContextOptions options = Setting{}.options(exchange);
+  options.setup_timeout = how == Breaks::at_once ? 20s : test::patiently(2s);
+  Context context(options);
+  Communicator communicator(context, exchange);
+  const Rank self = exchange.self();
+  RunningCollective collective(communicator, {.kind = Kind::allreduce, .count = 5});
+  std::uint64_t call = 0;
+  if (check(collective, call, 2) != 0) return 1;
+  communicator.synchronize();
+  if (self == Rank{1}) {
+    verbs::Connections& connections = context.implementation().fabric.connections();
+    verbs::Connection& broken = connections.last_to(communicator.implementation().process_of[2]);
+    if (how == Breaks::at_once)
+      connections.fail(broken, {.process = broken.process,
+                                .completion = IBV_WC_REM_ACCESS_ERR,
+                                .what = "it is broken for a test"});
+    else
+      broken.sends.close();
+  }
+  try {
+    communicator.cancel();
+    return 2;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::peer_failed && error.code() != ErrorCode::timed_out) return 3;
+  }
+  const Failure& failure = communicator.failure();
+  const bool names_an_end = failure.peer == Rank{1} || failure.peer == Rank{2};
+  const bool names_the_other = names_an_end && failure.peer != self;
+  const bool is_right =
+      failure.status == Status::transport_failed || failure.status == Status::peer_failed
+          ? names_the_other
+          : failure.status == Status::aborted && names_an_end;
+  // The rank that has met the error says so.
+  const bool has_met = how == Breaks::at_once && self == Rank{1};
+  if (is_right && (!has_met || failure.status == Status::transport_failed)) return 0;
+  std::fprintf(stderr, "rank %u: %s\n", index_of(self), failure.text);
+  return 4;
+}
+
+TEST(Cancel, over_a_connection_that_is_broken_names_one_of_its_ends_on_all_ranks) {
+  for (const Breaks how : {Breaks::at_once, Breaks::in_silence})
+    run({.rank_count = 4},
+        [&](Exchange& exchange) { return cancel_over_broken_connection(exchange, how); });
+}
+
+/// There is no memory for an allgather.
+class Exhausted final : public Exchange {
+ public:
+  explicit Exhausted(Exchange& given) : given_(given) {}
+  Rank self() const noexcept override { return given_.self(); }
+  std::uint32_t rank_count() const noexcept override { return given_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    if (left == 0) throw std::bad_alloc();
+    if (left > 0) --left;
+    given_.allgather(mine, all, timeout);
+  }
+  void barrier(Timeout timeout) override { given_.barrier(timeout); }
+  Incident incident() noexcept override { return given_.incident(); }
+  bool has_left(Rank rank) noexcept override { return given_.has_left(rank); }
+  void announce(Incident incident) noexcept override { given_.announce(incident); }
+
+  int left = -1;  // that many more; below 0: all
+
+ private:
+  Exchange& given_;
+};
+
+/// The others do not wait for it.
+TEST(Cancel, of_a_rank_without_memory_fails_on_all_ranks_at_once) {
+  for (int step = 0; step < 2; ++step)
+    run({.rank_count = 3, .ranks_per_node = {3}}, [&](Exchange& given) {
+      Exhausted exchange(given);
+      ContextOptions options = Setting{.ranks_per_node = {3}}.options(exchange);
+      options.setup_timeout = 20s;
+      Context context(options);
+      Communicator communicator(context, exchange);
+      RunningCollective collective(communicator, {.kind = Kind::allreduce, .count = 5});
+      std::uint64_t call = 0;
+      if (check(collective, call, 2) != 0) return 1;
+      const bool is_exhausted = exchange.self() == Rank{1};
+      if (is_exhausted) exchange.left = step;
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        communicator.cancel();
+        return 2;
+      } catch (const Error& error) {
+        if (error.code() != (is_exhausted ? ErrorCode::system : ErrorCode::peer_failed)) return 3;
+      }
+      if (std::chrono::steady_clock::now() - begin > 8s) return 4;
+      const Failure& failure = communicator.failure();
+      return failure.status == Status::aborted && failure.peer == Rank{1} ? 0 : 5;
+    });
 }
 
 std::vector<Setting> settings() {

@@ -110,7 +110,7 @@ set_tests_properties(soak_agreement_on_tuning_files PROPERTIES LABELS soak TIMEO
 target_link_libraries(process_wait PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap ${CMAKE_DL_LIBS})
 # Whom a context has connected.
-foreach(name chaos connections failures nodes)
+foreach(name cancel chaos connections failures nodes shrink)
   target_link_libraries(process_${name} PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs
     tutti_shm tutti_bootstrap)
 endforeach()

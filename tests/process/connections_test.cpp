@@ -40,6 +40,30 @@ verbs::Connections& connections_of(Context& context) {
   return context.implementation().fabric.connections();
 }
 
+struct PortsOfPairs {
+  std::uint16_t with_rank_1 = test::free_port(), with_rank_2 = test::free_port();
+};
+
+/// Rank 0 has a communicator with rank 1 and another with rank 2, which have no other one.
+class Pairs {
+ public:
+  Pairs(Context& context, std::uint32_t self, const PortsOfPairs& ports) {
+    if (self != 2) meet(context, self, ports.with_rank_1);
+    if (self != 1) meet(context, self, ports.with_rank_2);
+  }
+  Communicator& with_rank_1() const { return *communicators_.front(); }
+  Communicator& with_rank_2() const { return *communicators_.back(); }
+
+ private:
+  void meet(Context& context, std::uint32_t self, std::uint16_t port) {
+    exchanges_.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, port));
+    communicators_.push_back(std::make_unique<Communicator>(context, *exchanges_.back()));
+  }
+
+  std::vector<std::unique_ptr<Exchange>> exchanges_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
 /// Makes, runs and destroys broadcasts and reduces with random roots, so that partners change;
 /// returns 0 if all is well.
 int change_partners(Exchange& exchange, std::uint32_t most, int operations, bool measures) {
@@ -182,18 +206,12 @@ TEST(ConnectionsOfContext, that_one_rank_has_no_room_for_is_told_to_all_with_the
 // Rank 1 is in the set-up of an operation with rank 0 already when rank 0 closes the connection
 // that rank 1 counts on.
 TEST(ConnectionsOfContext, which_one_end_has_closed_meanwhile_are_made_anew) {
-  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const PortsOfPairs ports;
   const test::SharedCount waiting;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     Context context(with_connections(exchange, 1));
-    std::vector<std::unique_ptr<Exchange>> pairs;
-    std::vector<std::unique_ptr<Communicator>> communicators;
-    for (const std::uint32_t other : {1u, 2u})
-      if (self == 0 || self == other) {
-        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
-        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
-      }
+    const Pairs pairs(context, self, ports);
     const auto adds = [&](Communicator& pair) {
       std::uint64_t source = 1 + index_of(pair.rank()), target = 0;
       Operation operation = allreduce<std::uint64_t>(
@@ -203,14 +221,14 @@ TEST(ConnectionsOfContext, which_one_end_has_closed_meanwhile_are_made_anew) {
       return true;
     };
     for (std::uint32_t turn = 1; turn <= 3; ++turn) {
-      if (self != 2 && !adds(*communicators.front())) return 1;
+      if (self != 2 && !adds(pairs.with_rank_1())) return 1;
       if (self == 1) waiting.add();
       if (self == 0) {
         if (!waiting.comes_to(turn)) return 2;
         std::this_thread::sleep_for(100ms);  // until rank 1 waits in the next set-up
       }
-      if (self != 1 && !adds(*communicators.back())) return 3;
-      if (self != 2 && !adds(*communicators.front())) return 4;
+      if (self != 1 && !adds(pairs.with_rank_2())) return 3;
+      if (self != 2 && !adds(pairs.with_rank_1())) return 4;
     }
     return connections_of(context).count() == 1 ? 0 : 5;
   });
@@ -289,20 +307,14 @@ TEST(ConnectionsOfContext, that_a_peer_closes_while_a_part_of_the_ranks_sets_up_
 // Rank 1 still has an operation over the connection that rank 0 closes while rank 1 is in the
 // set-up of another one.
 TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_for_new_ones) {
-  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const PortsOfPairs ports;
   const test::SharedCount waiting;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     ContextOptions options = with_connections(exchange, 1);
     options.setup_timeout = 10s;
     Context context(options);
-    std::vector<std::unique_ptr<Exchange>> pairs;
-    std::vector<std::unique_ptr<Communicator>> communicators;
-    for (const std::uint32_t other : {1u, 2u})
-      if (self == 0 || self == other) {
-        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
-        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
-      }
+    const Pairs pairs(context, self, ports);
     std::uint64_t source = 1 + self, target = 0;
     const auto sum_of = [&](Communicator& pair) {
       return allreduce<std::uint64_t>(pair, std::span<const std::uint64_t>(&source, 1),
@@ -315,7 +327,7 @@ TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_f
     };
     std::optional<Operation> kept;
     if (self != 2) {
-      kept.emplace(sum_of(*communicators.front()));
+      kept.emplace(sum_of(pairs.with_rank_1()));
       if (!is_right(*kept, 3)) return 1;
     }
     if (self == 1) waiting.add();
@@ -325,11 +337,11 @@ TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_f
       std::this_thread::sleep_for(100ms);  // until rank 1 waits in the next set-up
     }
     if (self != 1) {
-      Operation operation = sum_of(*communicators.back());
+      Operation operation = sum_of(pairs.with_rank_2());
       if (!is_right(operation, 4)) return 3;
     }
     if (self == 2) return 0;
-    Operation operation = sum_of(*communicators.front());
+    Operation operation = sum_of(pairs.with_rank_1());
     if (!is_right(operation, 3)) return 4;
     kept.reset();
     if (!is_right(operation, 3)) return 5;
@@ -342,20 +354,14 @@ TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_f
 TEST(ConnectionsOfContext, that_a_peer_has_closed_fail_who_calls_a_shared_ring_too_often) {
   for (const SharedNotifications how :
        {SharedNotifications::automatic, SharedNotifications::republished}) {
-    const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+    const PortsOfPairs ports;
     const test::SharedCount closed, done;
     const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
       const std::uint32_t self = index_of(exchange.self());
       ContextOptions options = with_connections(exchange, 1);
       options.shared_notifications = how;
       Context context(options);
-      std::vector<std::unique_ptr<Exchange>> pairs;
-      std::vector<std::unique_ptr<Communicator>> communicators;
-      for (const std::uint32_t other : {1u, 2u})
-        if (self == 0 || self == other) {
-          pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
-          communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
-        }
+      const Pairs pairs(context, self, ports);
       std::vector<std::uint64_t> source(100, 1 + self), target(100);
       const auto sum_of = [&](Communicator& pair) {
         return allreduce(pair, {.source = source.data(),
@@ -365,7 +371,7 @@ TEST(ConnectionsOfContext, that_a_peer_has_closed_fail_who_calls_a_shared_ring_t
                                 .algorithm = Algorithm::shared_ring});
       };
       if (self != 2) {
-        Communicator& pair = *communicators.front();
+        Communicator& pair = pairs.with_rank_1();
         Operation operation = sum_of(pair);
         if (!runs(operation) || target.back() != 3) return 1;
         if (self == 1) {
@@ -384,7 +390,7 @@ TEST(ConnectionsOfContext, that_a_peer_has_closed_fail_who_calls_a_shared_ring_t
                      : 5;
         }
       }
-      Operation operation = sum_of(*communicators.back());
+      Operation operation = sum_of(pairs.with_rank_2());
       if (!runs(operation) || target.back() != 4) return 6;
       if (self == 2) return 0;
       if (connections_of(context).count() != 1) return 7;
@@ -398,19 +404,13 @@ TEST(ConnectionsOfContext, that_a_peer_has_closed_fail_who_calls_a_shared_ring_t
 // Ranks 0 and 1 are done with an operation that has failed, and neither knows what the other has
 // sent.
 TEST(ConnectionsOfContext, over_which_an_operation_has_failed_are_told_in_a_refusal) {
-  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const PortsOfPairs ports;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     Context context(with_connections(exchange, 1));
-    std::vector<std::unique_ptr<Exchange>> pairs;
-    std::vector<std::unique_ptr<Communicator>> communicators;
-    for (const std::uint32_t other : {1u, 2u})
-      if (self == 0 || self == other) {
-        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
-        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
-      }
+    const Pairs pairs(context, self, ports);
     if (self != 2) {
-      Communicator& pair = *communicators.front();
+      Communicator& pair = pairs.with_rank_1();
       Operation operation = barrier(pair);
       if (!runs(operation)) return 1;
       pair.synchronize();
@@ -418,7 +418,7 @@ TEST(ConnectionsOfContext, over_which_an_operation_has_failed_are_told_in_a_refu
       if (self == 1)
         return operation.start() == Status::ok && operation.wait(60s) == Status::aborted ? 0 : 3;
     }
-    const std::string refused = refusal([&] { return barrier(*communicators.back()); });
+    const std::string refused = refusal([&] { return barrier(pairs.with_rank_2()); });
     for (const char* const word : {"0 can be closed and 1 are lost", "make another context"})
       if (refused.find(word) == std::string::npos) {
         std::fprintf(stderr, "rank %u: %s\n", self, refused.c_str());

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -25,6 +26,8 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
+#include "runtime/context.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
 #include "support/number_options.hpp"
@@ -468,6 +471,9 @@ TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
       options.register_buffers = true;
       Context context(options);
       Communicator communicator(context, exchange);
+      std::optional<Communicator>
+          part;  // nobody waits in it, so that nobody hears of the death there
+      if (run % 4 >= 2) part = communicator.split(0);
       std::vector<std::uint64_t> source(50'000, self), target(50'000);
       auto operation = std::make_unique<Operation>(allreduce(
           communicator, {.source = source.data(),
@@ -494,6 +500,248 @@ TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
     });
     EXPECT_EQ(codes_of(results), (std::vector{0, 1000 + SIGKILL, 0, 0})) << "run " << run;
   }
+}
+
+/// The ranks to which this one has a connection that a set-up would take.
+std::vector<std::uint32_t> connected_from(Communicator& communicator) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  std::vector<std::uint32_t> connected;
+  for (std::uint32_t rank = 0; rank < ranks.process_of.size(); ++rank)
+    if (ranks.context.fabric.connections().has(ranks.process_of[rank])) connected.push_back(rank);
+  return connected;
+}
+
+/// Whatever else a context has that contains the dead rank and of which nobody has waited.
+TEST(ShrinkOfLocalRanks, begins_anew_whatever_has_not_been_waited_in) {
+  enum class Besides { a_part, another_line, what_another_line_was_shrunk_to };
+  constexpr std::uint32_t ranks = 3, dead = 1;
+  for (const Besides besides :
+       {Besides::a_part, Besides::another_line, Besides::what_another_line_was_shrunk_to}) {
+    const test::SharedCount ready;
+    const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+      Judge judge(exchange.self());
+      const std::uint32_t self = index_of(exchange.self());
+      Context context(shrinkable_on(exchange, 1));
+      Communicator whole(context, exchange);
+      std::optional<Communicator> other, third;
+      if (besides == Besides::a_part) other = whole.split(0);
+      if (besides != Besides::a_part) other.emplace(context, exchange);
+      if (besides == Besides::what_another_line_was_shrunk_to) third.emplace(other->shrink(20s));
+      std::optional<Collectives> of_other;
+      of_other.emplace(third ? *third : *other, self);
+      judge.expect(of_other->call_each() == Status::ok, "before");
+      judge.expect(connected_from(whole).size() == ranks - 1, "there are connections");
+      ready.add();
+      if (self == dead && ready.comes_to(ranks)) ::raise(SIGKILL);
+      judge.expect(call_until_failure(whole, self), "no failure was met");
+      Communicator survivors = whole.shrink(20s);
+      judge.expect(connected_from(survivors).empty(), "a connection has been kept");
+      const auto begin = std::chrono::steady_clock::now();
+      of_other.reset();
+      judge.expect(std::chrono::steady_clock::now() - begin < test::patiently(2s),
+                   "the old operations wait");
+      expect_sound(judge, survivors, self, all_of(ranks) & ~(1u << dead), "after");
+      return judge.verdict();
+    });
+    std::vector<int> codes(ranks, 0);
+    codes[dead] = 1000 + SIGKILL;
+    EXPECT_EQ(codes_of(results), codes) << "besides: " << static_cast<int>(besides);
+  }
+}
+
+/// Both ends of a connection keep it, or none does, also where one rank alone knows of the failure.
+TEST(ShrinkOfLocalRanks, begins_anew_between_two_ranks_of_which_one_has_not_heard_of_the_failure) {
+  constexpr std::uint32_t ranks = 3;
+  const test::SharedCount made;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 1));
+    Communicator whole(context, exchange);
+    std::optional<Collectives> collectives;
+    collectives.emplace(whole, self);
+    judge.expect(collectives->call_each() == Status::ok, "before");
+    if (self == 0)
+      whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something", nullptr);
+    Communicator survivors = whole.shrink(20s);
+    // Ranks 1 and 2 have not failed, and may go on between them.
+    const std::vector<std::uint32_t> kept = connected_from(survivors);
+    judge.expect(kept == (self == 0 ? std::vector<std::uint32_t>{} : std::vector{3 - self}),
+                 std::to_string(kept.size()) + " connections have been kept");
+    // Operations go while the other end is closed already, and before there is another.
+    made.add();
+    judge.expect(made.comes_to(ranks), "somebody is late");
+    const auto begin = std::chrono::steady_clock::now();
+    collectives.reset();
+    judge.expect(std::chrono::steady_clock::now() - begin < test::patiently(2s),
+                 "the old operations wait");
+    expect_sound(judge, survivors, self, all_of(ranks), "after");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
+/// A call of the old communicator, in flight on a rank that has not heard of its failure, needs a
+/// connection that both ends have let go.
+TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_next) {
+  constexpr std::uint32_t ranks = 3;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 1));
+    Communicator whole(context, exchange);
+    std::uint64_t number = self, passed_on = 0;
+    const auto pass_on = [&](std::uint32_t root) {
+      passed_on = number;
+      return broadcast(whole, {.buffer = &passed_on, .bytes = 8, .root = Rank{root}});
+    };
+    Operation first = pass_on(1), second = pass_on(2);
+    if (self == 0)
+      whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something", nullptr);
+    Communicator survivors = whole.shrink(20s);
+    Collectives collectives(survivors, self);
+    if (self != 0) judge.expect((self == 1 ? first : second).start() == Status::ok, "start");
+    const auto end = std::chrono::steady_clock::now() + 1s;
+    std::uint64_t goes_on = 1;
+    Operation agree =
+        allreduce(survivors, {.source = &number,
+                              .target = &goes_on,
+                              .element_count = 1,
+                              .reduction = built_in_reduction(BuiltIn::min, ElementType::uint64)});
+    do {
+      const Status status = collectives.call_each();
+      if (!judge.expect(status == Status::ok, survivors.failure().text)) break;
+      number = std::chrono::steady_clock::now() < end ? 1 : 0;
+      if (!judge.expect(agree.start() == Status::ok && agree.wait(20s) == Status::ok,
+                        survivors.failure().text))
+        break;
+    } while (goes_on != 0);
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
+/// What a communicator that is being made does with its exchange.
+struct Steps {
+  std::vector<Timeout> timeouts = {};
+  std::size_t without_memory = SIZE_MAX;  // the step in which there is none
+  std::vector<Incident> announced = {};
+};
+
+/// Each step takes its time.
+class SlowExchange final : public Exchange {
+ public:
+  static constexpr Timeout pause = 20ms;
+  SlowExchange(Exchange& given, Steps& steps) : given_(given), steps_(steps) {}
+  Rank self() const noexcept override { return given_.self(); }
+  std::uint32_t rank_count() const noexcept override { return given_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    if (steps_.timeouts.size() == steps_.without_memory) throw std::bad_alloc();
+    steps_.timeouts.push_back(timeout);
+    std::this_thread::sleep_for(pause);
+    given_.allgather(mine, all, 20s);
+  }
+  void barrier(Timeout) override { given_.barrier(20s); }
+  void announce(Incident incident) noexcept override { steps_.announced.push_back(incident); }
+
+ private:
+  Exchange& given_;
+  Steps& steps_;
+};
+
+/// As shrink() does when the ranks of `whole`, all of them, have met over `exchange`.
+void make_shrunk(Communicator& whole, Exchange& exchange, Steps& steps, Timeout timeout) {
+  std::vector<Rank> ranks;
+  for (std::uint32_t rank = 0; rank < whole.rank_count(); ++rank) ranks.push_back(Rank{rank});
+  Communicator::Implementation made(
+      whole.implementation(), std::make_unique<SlowExchange>(exchange, steps), ranks, timeout);
+}
+
+TEST(ShrinkOfLocalRanks, each_step_has_what_the_steps_before_have_left_of_the_timeout) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    Context context(shrinkable_on(exchange, 2));
+    Communicator whole(context, exchange);
+    Steps steps;
+    make_shrunk(whole, exchange, steps, 10s);
+    const std::vector<Timeout>& given = steps.timeouts;
+    judge.expect(given.size() >= 3, std::to_string(given.size()) + " steps");
+    judge.expect(given.at(0) <= 10s, "the first step has more than all");
+    for (std::size_t i = 1; i < given.size(); ++i)
+      judge.expect(given[i] <= given[i - 1] - SlowExchange::pause,
+                   "step " + std::to_string(i) + " has not less than the one before");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), (std::vector{0, 0}));
+}
+
+/// Otherwise the other ranks would wait for it, and its hub for them.
+TEST(ShrinkOfLocalRanks, a_rank_without_memory_tells_the_others_that_it_gives_up) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 2));
+    Communicator whole(context, exchange);
+    for (std::size_t step = 0;; ++step) {
+      Steps steps;
+      steps.without_memory = step;
+      bool is_made = false;
+      try {
+        make_shrunk(whole, exchange, steps, 10s);
+        is_made = true;
+      } catch (const std::bad_alloc&) {
+      }
+      if (is_made) {
+        judge.expect(step >= 3, "there are steps");
+        break;
+      }
+      const std::string name = "step " + std::to_string(step);
+      // Both ranks give up, and both name the one that was first.
+      judge.expect(
+          steps.announced.size() == 1 && steps.announced[0].kind == Incident::Kind::aborted,
+          name + " has told nobody");
+    }
+    expect_sound(judge, whole, self, all_of(2), "the whole after");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), (std::vector{0, 0}));
+}
+
+/// The nodes of all ranks.
+std::vector<std::uint32_t> nodes_of(Communicator& communicator) {
+  std::vector<std::uint32_t> numbers;
+  for (const Node node : communicator.implementation().neighbours.nodes.node)
+    numbers.push_back(index_of(node));
+  return numbers;
+}
+
+/// Ranks stay where an imposed shape has put them: of several hosts, ranks of two would not be a
+/// node.
+TEST(ShrinkOfLocalRanks, keeps_the_nodes_that_were_imposed_on_all_ranks) {
+  constexpr std::uint32_t ranks = 6;
+  const test::SharedCount ready;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 3));
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(self == 5 ? 1 : 0);
+    ready.add();
+    if (self == 1 && ready.comes_to(ranks)) ::raise(SIGKILL);
+    judge.expect(call_until_failure(whole, self), "no failure was met");
+    std::optional<Communicator> survivors(whole.shrink(20s));
+    judge.expect(nodes_of(*survivors) == std::vector<std::uint32_t>{0, 0, 1, 1, 1}, "the whole");
+    expect_sound(judge, *survivors, self, all_of(ranks) & ~2u, "the whole");
+    survivors.emplace(survivors->shrink(20s));
+    judge.expect(nodes_of(*survivors) == std::vector<std::uint32_t>{0, 0, 1, 1, 1}, "once more");
+    if (self == 5) return judge.verdict();
+    Communicator of_part = part->shrink(20s);
+    judge.expect(nodes_of(of_part) == std::vector<std::uint32_t>{0, 0, 1, 1}, "a part");
+    expect_sound(judge, of_part, self, 0b11101, "a part");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), (std::vector{0, 1000 + SIGKILL, 0, 0, 0, 0}));
 }
 
 TEST(ShrinkOfLocalRanks, needs_the_option) {

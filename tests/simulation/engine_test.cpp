@@ -2,6 +2,7 @@
 // queues are full now and then.  A failure prints the seed that replays it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <random>
@@ -11,6 +12,7 @@
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/two_partial.hpp"
+#include "plan/blocks/blocks.hpp"
 #include "simulated_run.hpp"
 
 namespace tutti {
@@ -299,6 +301,37 @@ TEST(EngineDeathTest, starting_twice_is_a_programmers_error) {
   engine::Execution execution;
   execution.begin();
   EXPECT_DEATH(execution.begin(), "not in flight");
+}
+
+/// Whether four calls have tried to copy a block of so many bytes into the target in pieces.
+bool tries_pieces(std::size_t bytes, bool in_place) {
+  plan::Plan plan = plan::direct_allgather(Rank{0}, 1, plan::Transport::copied);
+  std::vector<SimulatedRank> ranks(1);
+  const engine::Part block{.source = {0, bytes}, .target = {0, bytes}, .element_count = bytes};
+  simulation::set_up(
+      ranks[0], plan,
+      {.reduction = {.element_bytes = 1}, .blocks = {{block}}, .longest_block = bytes});
+  simulation::Bytes source(bytes), target(bytes);
+  engine::Execution& execution = ranks[0].execution;
+  execution.memory.source = in_place ? target.data() : source.data();
+  execution.memory.target = target.data();
+  SimulatedFabric fabric(ranks, 2, 1);
+  std::uint32_t self = 0;
+  for (std::uint8_t call = 1; call <= 4; ++call) {
+    std::fill(source.begin(), source.end(), std::byte{call});
+    execution.begin();
+    EXPECT_EQ(engine::advance(execution, fabric, self), Status::ok);
+    EXPECT_TRUE(in_place || target == source);
+  }
+  return execution.into_target.cost_of_pieces() > 0;
+}
+
+TEST(Engine, pieces_are_tried_for_long_blocks) {
+#if defined(TUTTI_HAS_STREAMING)  // else nothing is measured
+  EXPECT_TRUE(tries_pieces(detail::LongCopy::bytes_min, false));
+#endif
+  EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min - 1, false));
+  EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min, true));  // nothing to copy
 }
 
 }  // namespace

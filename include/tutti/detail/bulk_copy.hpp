@@ -4,6 +4,9 @@
 // between others it can cost many times what streaming does (verbs/soft/DEVICE.md).  The scheduler,
 // or the host of a virtual machine, may move two ranks from second to second, so each connection
 // measures.
+//
+// And long copies between the private buffers of one rank: by one call of memcpy, or by one for
+// each piece (LongCopy).
 #pragma once
 
 #include <algorithm>
@@ -25,6 +28,13 @@ enum class Stores : std::uint8_t { automatic, plain, streaming };  // plain: mem
 /// Chooses the kind of stores that pays, by the times of both kinds so far.  One thread at a time.
 class StoreChoice {
  public:
+  /// Streaming leaves the reader to fetch from memory: an allreduce gains from streaming where the
+  /// copies then take a third of the time, and loses where they take half of it.
+  static constexpr double gain_of_streaming = 3;
+
+  /// `gain_min`: how many times as fast streaming, or whatever stands for it, must be.
+  explicit StoreChoice(double gain_min = gain_of_streaming) noexcept : gain_min_(gain_min) {}
+
   /// The kind for the next copy, never `automatic`.  Now and then it is the slower kind, so that a
   /// change is noticed.
   Stores next() noexcept;
@@ -33,13 +43,9 @@ class StoreChoice {
   /// Ticks per byte; 0: unknown.
   double cost_of_plain() const noexcept { return costs_[0]; }
   /// Ticks per byte of streaming stores, with what they cost the reader; 0: unknown.
-  double cost_of_streaming() const noexcept { return gain_min * costs_[1]; }
+  double cost_of_streaming() const noexcept { return gain_min_ * costs_[1]; }
 
  private:
-  /// How many times as fast streaming must be.  It leaves the reader to fetch from memory: an
-  /// allreduce gains from streaming where the copies then take a third of the time, and loses where
-  /// they take half of it.
-  static constexpr double gain_min = 3;
   static constexpr unsigned alternating_copies = 4;  // the first ones
   static constexpr unsigned copies_between_trials = 32;
   /// The slower the other kind, the rarer its trials: one that takes ten times as long is tried
@@ -52,6 +58,7 @@ class StoreChoice {
 
   Stores preferred() const noexcept;
 
+  double gain_min_;
   std::array<double, 2> costs_{};  // ticks per byte, of plain and streaming stores; 0: unknown
   unsigned alternated_ = 0;
   unsigned until_trial_ = 0;
@@ -91,8 +98,28 @@ class BulkCopy {
   [[maybe_unused]] std::uint64_t steps_ticks_ = 0;
 };
 
+/// Copies within the private memory of one rank, whichever way has been faster.  Where `rep movsb`
+/// is fast, memcpy takes it for copies that fit the second cache, and for longer ones loops whose
+/// stores fetch each line: a long copy in pieces then takes 0.6 to 0.9 of its time
+/// (docs/performance.md).  Elsewhere it streams the longest ones, which pieces would prevent.  One
+/// thread at a time.
+class LongCopy {
+ public:
+  static constexpr std::size_t bytes_min = 512 << 10;
+  static constexpr std::size_t piece_bytes = 256 << 10;
+
+  /// Copies like memmove.
+  void operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
+
+  /// Ticks per byte; 0: it has not been tried.
+  double cost_of_pieces() const noexcept { return choice_.cost_of_streaming(); }
+
+ private:
+  StoreChoice choice_{1};  // its streaming stores stand for pieces
+};
+
 inline Stores StoreChoice::preferred() const noexcept {
-  return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
+  return costs_[0] > gain_min_ * costs_[1] ? Stores::streaming : Stores::plain;
 }
 
 inline Stores StoreChoice::next() noexcept {
@@ -171,6 +198,20 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
   steps_ticks_ += ticks;
 }
 
+inline void LongCopy::operator()(std::byte* target, const std::byte* source,
+                                 std::size_t bytes) noexcept {
+  if (bytes < bytes_min || overlap(target, source, bytes)) {
+    std::memmove(target, source, bytes);
+    return;
+  }
+  const Stores kind = choice_.next();
+  const std::size_t at_once = kind == Stores::plain ? bytes : piece_bytes;
+  const std::uint64_t begin = __builtin_ia32_rdtsc();
+  for (std::size_t done = 0; done < bytes; done += at_once)
+    std::memcpy(target + done, source + done, std::min(at_once, bytes - done));
+  choice_.took(kind, bytes, __builtin_ia32_rdtsc() - begin);
+}
+
 inline void BulkCopy::begin_steps() noexcept {
   kind_of_steps_ = asked_ == Stores::automatic ? choice_.next() : asked_;
   steps_bytes_ = 0;
@@ -186,6 +227,10 @@ inline void BulkCopy::end_steps() noexcept {
 #else
 
 inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
+                                 std::size_t bytes) noexcept {
+  std::memmove(target, source, bytes);
+}
+inline void LongCopy::operator()(std::byte* target, const std::byte* source,
                                  std::size_t bytes) noexcept {
   std::memmove(target, source, bytes);
 }

@@ -60,7 +60,7 @@ Heard meet(std::uint32_t self, std::optional<std::size_t> single_copy_bytes,
   shm::Wakers wakers;
   Heard heard;
   heard.all = meet_neighbours(
-      Rank{self}, cards, settings, wakers, known,
+      Rank{self}, cards, std::nullopt, settings, wakers, known,
       [](std::span<const std::byte> mine) {  // the other rank says the same
         std::vector<std::byte> both(mine.begin(), mine.end());
         both.insert(both.end(), mine.begin(), mine.end());

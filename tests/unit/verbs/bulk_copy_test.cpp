@@ -42,6 +42,14 @@ TEST(StoreChoice, streams_where_the_cpus_share_no_cache_and_there_alone) {
   EXPECT_GT(streamed(choice, no_shared_cache, 10000), 10000 - 10000 / 300);
 }
 
+TEST(StoreChoice, takes_as_small_a_gain_as_is_asked_for) {
+  constexpr Costs gain{60, 40}, loss{40, 60};
+  StoreChoice usual, any(1), none(1);
+  EXPECT_LT(streamed(usual, gain, 10000), 10000 / 32);
+  EXPECT_GT(streamed(any, gain, 10000), 10000 - 10000 / 32);
+  EXPECT_LT(streamed(none, loss, 10000), 10000 / 32);
+}
+
 TEST(StoreChoice, tries_the_other_kind_for_ever) {
   for (const Costs costs : {same_core, shared_cache}) {
     StoreChoice choice;
@@ -93,8 +101,8 @@ class Bulk : public testing::TestWithParam<Stores> {};
 
 constexpr std::size_t page = 4096, area = BulkCopy::bytes_min + 2 * page;
 
-std::vector<std::byte> numbered() {
-  std::vector<std::byte> bytes(area);
+std::vector<std::byte> numbered(std::size_t count = area) {
+  std::vector<std::byte> bytes(count);
   std::uint32_t state = 1;
   for (std::byte& byte : bytes) byte = std::byte((state = state * 1664525 + 1013904223) >> 24);
   return bytes;
@@ -129,6 +137,44 @@ TEST_P(Bulk, copies_within_a_buffer_may_overlap) {
     copy(down.data(), down.data() + distance, bytes);
     std::copy(before.begin() + distance, before.begin() + distance + bytes, wanted.begin());
     EXPECT_EQ(down, wanted) << distance;
+  }
+}
+
+TEST(LongCopy, copies_are_exact_in_either_way_and_touch_nothing_else) {
+  const std::vector<std::byte> source =
+      numbered(LongCopy::bytes_min + LongCopy::piece_bytes + page);
+  LongCopy copy;
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, LongCopy::bytes_min - 1, LongCopy::bytes_min,
+        LongCopy::bytes_min + 1, LongCopy::bytes_min + LongCopy::piece_bytes})
+    for (const std::size_t to : std::to_array<std::size_t>({0, 1, 16}))
+      for (const std::size_t from : std::to_array<std::size_t>({0, 16, 63})) {
+        std::vector<std::byte> target(source.size(), std::byte{0xEE}), wanted = target;
+        const auto begin = source.begin() + static_cast<std::ptrdiff_t>(from);
+        std::copy(begin, begin + static_cast<std::ptrdiff_t>(bytes),
+                  wanted.begin() + static_cast<std::ptrdiff_t>(to));
+        copy(target.data() + to, source.data() + from, bytes);
+        ASSERT_TRUE(target == wanted) << to << " " << from << " " << bytes;
+      }
+#if defined(TUTTI_HAS_STREAMING)
+  EXPECT_GT(copy.cost_of_pieces(), 0);  // both ways have been tried
+#endif
+}
+
+TEST(LongCopy, copies_within_a_buffer_may_overlap) {
+  constexpr std::ptrdiff_t bytes = LongCopy::bytes_min;
+  const std::vector<std::byte> before = numbered(LongCopy::bytes_min + LongCopy::piece_bytes);
+  LongCopy copy;
+  for (const std::ptrdiff_t distance :
+       std::to_array<std::ptrdiff_t>({0, 1, 4096, LongCopy::piece_bytes})) {
+    std::vector<std::byte> up = before, down = before, wanted = before;
+    copy(up.data() + distance, up.data(), bytes);
+    std::copy(before.begin(), before.begin() + bytes, wanted.begin() + distance);
+    EXPECT_TRUE(up == wanted) << distance;
+    wanted = before;
+    copy(down.data(), down.data() + distance, bytes);
+    std::copy(before.begin() + distance, before.begin() + distance + bytes, wanted.begin());
+    EXPECT_TRUE(down == wanted) << distance;
   }
 }
 
