@@ -20,7 +20,7 @@
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/handshake.hpp"
-#include "bootstrap/probe.hpp"
+#include "bootstrap/probes.hpp"
 #include "bootstrap/readiness.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/thread.hpp"
@@ -128,8 +128,7 @@ class Hub::Service {
         ends_quietly_(options.ends_quietly),
         own_rank_(options.own_rank),
         members_(options.rank_count) {
-    for (const Address& place : options.places)
-      probes_.emplace_back(place, options.places[own_rank_]);
+    if (!options.places.empty()) probes_ = Probes(options.places, own_rank_, options.patience);
     for (std::size_t rank = 0; rank < options.is_gone.size(); ++rank)
       members_[rank].is_gone = options.is_gone[rank];
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
@@ -241,33 +240,25 @@ class Hub::Service {
 
   /// Returns once a probe or anything else is ready, or after `sleep`.
   void sleep_beside_probes(Timeout sleep) {
-    polled_.clear();
-    polled_.push_back({ready_.descriptor(), POLLIN, 0});
-    for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
-      if (is_awaited(rank) && probes_[rank].begin(now()) != Probe::Finding::undecided)
-        leave_out(rank);
-      if (probes_.empty()) return;  // all that are still there have come
-      if (!is_awaited(rank)) probes_[rank].reset();
-      polled_.push_back(probes_[rank].awaited());
-      if (is_awaited(rank)) sleep = std::min(sleep, probes_[rank].sleep_max(now()));
-    }
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank)
+      probes_.look_for(rank, is_awaited(rank));
+    leave_out(probes_.begin(now()));
+    polled_.assign(1, {ready_.descriptor(), POLLIN, 0});
+    if (probes_.empty()) return;  // all that are still there have come
+    probes_.await(polled_);
+    sleep = std::min(sleep, probes_.sleep_max(now()));
     (void)::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep));
   }
 
-  /// Handles the entries of polled_ from the second on, one for each probe; some may have ended
-  /// since.
+  /// Handles the entries of polled_ from the second on.
   void look_at_probes() {
-    for (std::uint32_t rank = 0; rank < probes_.size(); ++rank) {
-      if (is_awaited(rank) &&
-          probes_[rank].look(polled_[1 + rank].revents, now()) != Probe::Finding::undecided)
-        leave_out(rank);
-    }
+    if (!probes_.empty()) leave_out(probes_.look(std::span(polled_).subspan(1), now()));
   }
 
-  void leave_out(std::uint32_t rank) {
-    members_[rank].is_gone = true;
-    probes_[rank].reset();
-    welcome_if_complete();
+  void leave_out(const std::vector<std::uint32_t>& ranks) {
+    for (const std::uint32_t rank : ranks)
+      if (is_awaited(rank)) members_[rank].is_gone = true;
+    if (!ranks.empty()) welcome_if_complete();
   }
 
   void accept_newcomers() {
@@ -284,16 +275,29 @@ class Hub::Service {
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
       });
       if (!socket) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) break;
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+          shortage_ = 0;
+          break;
+        }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+          const int error = errno;
+          // The kernel looks for a descriptor first, and then whether anybody waits.
+          pollfd waiting{listener_.get(), POLLIN, 0};
+          if (::poll(&waiting, 1, 0) == 0) {
+            shortage_ = 0;
+            break;
+          }
           // The next turn takes the descriptor, after it has read what others have said.
-          if (drop_strangers(1) == 0) pause_accepting(in(accept_pause));
+          if (drop_strangers(1) != 0 || probes_.give_back(accepts_per_turn, now()) != 0) return;
+          shortage_ = error;
+          pause_accepting(in(accept_pause));
           return;
         }
         continue;  // that client has gone again
       }
       auto connection = std::make_unique<Connection>(std::move(socket), origin_of(peer));
       if (!ready_.add(connection->socket.get(), connection.get())) continue;  // it comes again
+      shortage_ = 0;
       look_at_strangers_by(connection->expires);
       connections_.push_back(std::move(connection));
     }
@@ -391,7 +395,7 @@ class Hub::Service {
         Member& member = members_[rank];
         if (member.connection == nullptr || !member.connection->lost) continue;
         member.connection = nullptr;
-        if (!joined_ && rank < probes_.size()) probes_[rank].reset();
+        if (!joined_ && !probes_.empty()) probes_.forget(rank);
         // While ranks are joining its place is simply free again: the rank may have been restarted.
         if (joined_ && !member.left) {
           announce({static_cast<std::uint32_t>(Incident::Kind::died), rank});
@@ -464,12 +468,13 @@ class Hub::Service {
   SharedFrame missing_frame(FrameType type, std::uint64_t sequence) const {
     std::vector<std::uint32_t> missing = missing_ranks(sequence, false);
     if (missing.empty()) missing = missing_ranks(sequence, true);
-    return list_frame(type, sequence, missing);
+    return list_frame(type, sequence, missing, shortage_ != 0 ? shortage_ : probes_.shortage());
   }
 
   static SharedFrame list_frame(FrameType type, std::uint64_t sequence,
-                                std::span<const std::uint32_t> ranks) {
-    const wire::Missing head{sequence, static_cast<std::uint32_t>(ranks.size()), 0};
+                                std::span<const std::uint32_t> ranks, int shortage = 0) {
+    const wire::Missing head{sequence, static_cast<std::uint32_t>(ranks.size()),
+                             static_cast<std::uint32_t>(shortage)};
     return make_frame(type, bytes_of(head), std::as_bytes(ranks));
   }
 
@@ -509,8 +514,10 @@ class Hub::Service {
       refuse(connection, {wire::Reason::rank_count, rank_count()});
     } else if (hello.rank >= rank_count() || hello.rank < own_rank_) {
       refuse(connection, {wire::Reason::rank_range, rank_count()});
+    } else if (members_[hello.rank].is_gone) {
+      refuse(connection, {wire::Reason::left_out, 0});
     } else if (const Connection* holder = members_[hello.rank].connection;
-               joined_ || members_[hello.rank].is_gone || (holder != nullptr && !holder->lost)) {
+               joined_ || (holder != nullptr && !holder->lost)) {
       refuse(connection, {wire::Reason::rank_taken, 0});
     } else {
       connection.phase = Connection::Phase::member;
@@ -792,7 +799,7 @@ class Hub::Service {
   bool ends_quietly_;
   std::uint32_t own_rank_;       // of the rank whose hub it is
   std::vector<Member> members_;  // by rank
-  std::vector<Probe> probes_;    // by rank; empty once no rank is awaited, or if all have to come
+  Probes probes_;                // empty once no rank is awaited, or if all have to come
   Readiness ready_;              // has stop_, listener_ and each connection
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
   bool any_is_lost_ = false;                              // of the connections
@@ -804,6 +811,7 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
+  int shortage_ = 0;  // errno, while newcomers wait and nothing can be given up for them
   int accepted_ = 0;  // in this turn; once all have met, in the period
   std::optional<Deadline> period_ends_;
   std::optional<Deadline> look_at_strangers_;  // none of them expires before

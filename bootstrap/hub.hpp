@@ -32,6 +32,7 @@ struct HubOptions {
   std::uint32_t own_rank = 0;
   /// By rank: who is known to be gone when such a meeting begins.  Empty: nobody.
   std::vector<bool> is_gone = {};
+  Patience patience = {};
 };
 
 /// Bytes of the exchanges so far, which are what grows with their number: not those of joining and

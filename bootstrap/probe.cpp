@@ -10,8 +10,7 @@
 namespace tutti::bootstrap {
 
 Probe::Finding Probe::begin(Timeout now) noexcept {
-  if (state_.socket || (state_.next_attempt && !state_.next_attempt->passed(now)))
-    return Finding::undecided;
+  if (!is_due(now)) return Finding::undecided;
   // The kernel would try for minutes.  An attempt that fails at once is silence, too.
   if (!state_.silent_until && may_vanish_)
     state_.silent_until = Deadline::after(patience_.with_port, now);
@@ -86,6 +85,7 @@ Probe::Finding Probe::look_at_connection(Timeout now) noexcept {
 /// Ends a connection.  The rank is gone only if nobody listens at its port any more, or if its host
 /// has stopped answering.
 Probe::Finding Probe::miss(int error, Timeout now) noexcept {
+  error_ = error;
   if (!state_.asks_host && error == ECONNREFUSED) return Finding::gone;
   const bool is_silent = is_silence(error);
   if (state_.is_connected && is_silent && may_vanish_) return Finding::host_gone;

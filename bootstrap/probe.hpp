@@ -54,6 +54,16 @@ class Probe {
   /// the time that has passed, also if the thread was stopped and looks late.
   Finding look(short events, Timeout now) noexcept;
 
+  /// Whether it has a connection, or is making one; and whether that is to the rank's port.
+  bool is_open() const noexcept { return static_cast<bool>(state_.socket); }
+  bool is_connected() const noexcept { return state_.is_connected; }
+  /// Whether begin() would connect.
+  bool is_due(Timeout now) const noexcept {
+    return !state_.socket && (!state_.next_attempt || state_.next_attempt->passed(now));
+  }
+  /// Why the last attempt or connection has ended (errno); 0: by its other end.
+  int error() const noexcept { return error_; }
+
   /// Ends the connection and forgets what it has told.  The next begin() connects.
   void reset() noexcept { state_ = {}; }
 
@@ -76,6 +86,7 @@ class Probe {
   Address place_;
   Patience patience_;
   bool may_vanish_;
+  int error_ = 0;
   State state_;
 };
 

@@ -1,20 +1,24 @@
 #include "bootstrap/reunion.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/node_map.hpp"
+#include "bootstrap/probe.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp_exchange.hpp"
 #include "tutti/detail/check.hpp"
@@ -25,6 +29,8 @@
 namespace tutti::bootstrap {
 
 namespace {
+
+using detail::now;
 
 /// Listens at a port that the kernel chooses.  It may give another process the same one until one
 /// of them listens; then the other one asks again.
@@ -73,24 +79,11 @@ std::uint64_t network_of_host() noexcept {
   return hash.value() | 1;
 }
 
-std::string text_of(const Address& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.storage.ss_family == AF_INET6) {
-    sockaddr_in6 place{};
-    std::memcpy(&place, &address.storage, sizeof place);
-    (void)::inet_ntop(AF_INET6, &place.sin6_addr, text.data(), text.size());
-  } else {
-    sockaddr_in place{};
-    std::memcpy(&place, &address.storage, sizeof place);
-    (void)::inet_ntop(AF_INET, &place.sin_addr, text.data(), text.size());
-  }
-  return text.data();
-}
-
 }  // namespace
 
-MeetingPlace::MeetingPlace(bool all_are_here)
-    : listener_(listen_at_any_port(all_are_here ? "127.0.0.1" : address_for_others())) {}
+MeetingPlace::MeetingPlace(bool all_are_here, const Patience& patience)
+    : listener_(listen_at_any_port(all_are_here ? "127.0.0.1" : address_for_others())),
+      patience_(patience) {}
 
 MeetingCard MeetingPlace::card(Rank self) const {
   MeetingCard card;
@@ -136,6 +129,8 @@ void MeetingPlace::know(std::span<const MeetingCard> all, Rank self) {
   }
   secret_.assign(all[0].secret.begin(), all[0].secret.end());
   is_gone_.assign(all.size(), false);
+  vanished_until_.assign(all.size(), std::nullopt);
+  silence_.reset();
   std::map<std::string, std::size_t> first_at;  // address
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].network == 0) continue;
@@ -151,18 +146,60 @@ void MeetingPlace::know(std::span<const MeetingCard> all, Rank self) {
   }
 }
 
-std::string MeetingPlace::obstacle(Deadline deadline) const {
-  const std::size_t own = index_of(self_);
-  for (std::size_t step = 1; step < places_.size(); ++step) {
-    const std::size_t next = (own + step) % places_.size();
-    if (are_of_one_host(places_[own], places_[next])) continue;
-    if (connect_to({&places_[next], 1}, deadline)) return {};
-    return "this rank cannot connect to rank " + std::to_string(next) +
-           " of another host, as TUTTI_SHRINKABLE (or shrinkable in code) needs: " +
-           std::strerror(errno) +
-           "; let a firewall pass connections between the hosts of a job, at all ports";
+/// The rank of the next host that has there the place that this rank has on its own host, so that
+/// not all ranks of a host connect to one.
+std::optional<std::size_t> MeetingPlace::counterpart() const {
+  const std::size_t own = index_of(self_), count = places_.size();
+  std::size_t next = own;
+  do {
+    next = (next + 1) % count;
+    if (next == own) return std::nullopt;
+  } while (are_of_one_host(places_[own], places_[next]));
+  std::size_t position = 0;
+  std::vector<std::size_t> there;
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    if (rank < own && are_of_one_host(places_[own], places_[rank])) ++position;
+    if (are_of_one_host(places_[next], places_[rank])) there.push_back(rank);
   }
-  return {};
+  return there[position % there.size()];
+}
+
+/// Connects once.  Others do so to this rank meanwhile, and its queue may be short.  0 or an errno
+/// value.
+int MeetingPlace::try_to_connect(const Address& place, Deadline deadline) noexcept {
+  const UnsharedDescriptor socket = begin_to_connect(place);
+  if (!socket) return errno;
+  for (;;) {
+    std::array<pollfd, 2> waiting{pollfd{socket.get(), POLLOUT, 0},
+                                  pollfd{listener_.get(), POLLIN, 0}};
+    (void)::poll(waiting.data(), waiting.size(), poll_milliseconds(deadline.remaining(now())));
+    if (waiting[1].revents != 0) empty_queue();
+    if (waiting[0].revents != 0) return outcome_of_connecting(socket.get());
+    if (deadline.passed(now())) return ETIMEDOUT;
+  }
+}
+
+std::string MeetingPlace::obstacle(Deadline deadline) {
+  using namespace std::chrono_literals;
+  const std::optional<std::size_t> other = counterpart();
+  if (!other) return {};
+  const Address& place = places_[*other];
+  const Timeout patient = std::min<Timeout>(host_answers_within, deadline.remaining(now()));
+  int error = 0;
+  for (Timeout pause = probe_pause_first;; pause = std::min<Timeout>(2 * pause, probe_pause_last)) {
+    // The kernel drops what comes to a full queue, and asks again after a second.
+    error = try_to_connect(
+        place, Deadline::after(std::min<Timeout>(deadline.remaining(now()), 1s), now()));
+    if (error == 0) return {};
+    if (deadline.passed(now()) || !(is_silence(error) || is_own_shortage(error))) break;
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
+  }
+  // A full queue is no firewall.
+  if (error == ETIMEDOUT && host_answers(place, Deadline::after(patient, now()))) return {};
+  return "this rank cannot connect to rank " + std::to_string(*other) +
+         " of another host, as TUTTI_SHRINKABLE (or shrinkable in code) needs: " +
+         std::strerror(error) +
+         "; let a firewall pass connections between the hosts of a job, at all ports";
 }
 
 MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
@@ -173,11 +210,12 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
   // A leader that is gone is so for good only if those that are still there agree: its host may
   // come back before they have met.
   std::vector<bool> is_gone = is_gone_;
+  for (std::size_t rank = 0; rank < places_.size(); ++rank)
+    if (vanished_until_[rank] && !vanished_until_[rank]->passed(now())) is_gone[rank] = true;
   for (std::uint32_t leader = 0;; ++leader) {
-    const bool leads = Rank{leader} == self_;
     if (is_gone[leader]) continue;
     UnsharedDescriptor listener;
-    if (leads) {
+    if (Rank{leader} == self_) {
       listener =
           UnsharedDescriptor::made_by([&] { return ::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0); });
       if (!listener) throw Error(ErrorCode::system, "F_DUPFD_CLOEXEC", errno);
@@ -187,12 +225,25 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
                                                           .secret = secret_,
                                                           .is_gone = is_gone,
                                                           .leader = Rank{leader},
-                                                          .linger = linger},
+                                                          .linger = linger,
+                                                          .patience = patience_,
+                                                          .silent_since = silence_of(leader)},
                                                          deadline, std::move(listener));
-    if (attended.leader_is_gone && !leads) {
+    silence_.reset();
+    if (attended.host_is_gone) {
+      const Deadline until = Deadline::after(vanished_remembered, now());
+      for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+        if (!are_of_one_host(places_[leader], places_[rank])) continue;
+        vanished_until_[rank] = until;
+        is_gone[rank] = true;
+      }
+      continue;
+    }
+    if (attended.leader_is_gone) {
       is_gone[leader] = true;
       continue;
     }
+    if (attended.silent_since) silence_ = {leader, *attended.silent_since, now()};
     if (attended.exchange) {
       empty_queue();
       is_gone_.assign(places_.size(), true);
@@ -200,8 +251,17 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
     }
     return {.exchange = std::move(attended.exchange),
             .present = std::move(attended.present),
-            .missing = std::move(attended.missing)};
+            .missing = std::move(attended.missing),
+            .remark = std::move(attended.remark)};
   }
+}
+
+/// From when on nothing has answered at that leader's port, if this rank has not stopped asking for
+/// long.
+std::optional<Timeout> MeetingPlace::silence_of(std::uint32_t leader) const noexcept {
+  if (!silence_ || silence_->leader != leader) return std::nullopt;
+  if (now() - silence_->asked > patience_.with_host) return std::nullopt;
+  return silence_->since;
 }
 
 void MeetingPlace::make_room_in_queue() noexcept {
@@ -214,9 +274,7 @@ void MeetingPlace::make_room_in_queue() noexcept {
 }
 
 void MeetingPlace::empty_queue() noexcept {
-  while (UnsharedDescriptor::made_by(
-      [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); })) {
-  }
+  (void)close_waiting(listener_.get(), backlog);
 }
 
 }  // namespace tutti::bootstrap

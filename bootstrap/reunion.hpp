@@ -20,6 +20,8 @@
 // of those that have, whatever listens at its port, and so is a rank whose process is known to have
 // ended.  The first meeting after such a death still times out on ranks of other hosts.
 //
+// If a host has vanished, all of its ranks are gone, for this call and the next ones.
+//
 // Two ranks whose hosts cannot reach each other take each other's hosts for vanished, and then both
 // sides of the network go on by themselves.
 //
@@ -28,9 +30,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -58,12 +62,16 @@ struct MeetingCard {
 };
 static_assert(sizeof(MeetingCard) == 64 && std::is_trivially_copyable_v<MeetingCard>);
 
+/// How long a rank goes by it that a host has vanished, so that it comes further with the next call
+/// if many have.  Ranks that find this out at different times meet only if it is forgotten again.
+inline constexpr std::chrono::seconds vanished_remembered{60};
+
 /// A rank's part of all meetings of the ranks of one communicator.  One thread at a time.
 class MeetingPlace {
  public:
   /// Listens at a free port: of the loopback if all ranks are on this host and its network, else of
   /// the first interface.  Throws Error{system}.
-  explicit MeetingPlace(bool all_are_here);
+  explicit MeetingPlace(bool all_are_here, const Patience& patience = {});
 
   /// What this rank tells the others.  Throws Error{system}.
   MeetingCard card(Rank self) const;
@@ -72,10 +80,11 @@ class MeetingPlace {
   /// own host.
   void know(std::span<const MeetingCard> all, Rank self);
 
-  /// Why this rank cannot connect to the next one of another host; empty: it can, or there is none.
-  /// Where a firewall refuses connections, ranks that are still there would look as if they were
-  /// gone.
-  std::string obstacle(Deadline deadline) const;
+  /// Why this rank cannot connect to one of the next host; empty: it can, or there is none, or the
+  /// queue of that rank's port is full.  Where a firewall refuses connections, ranks that are still
+  /// there would look as if they were gone.  It tries until the deadline, unless it is refused, and
+  /// empties its own queue meanwhile; then it asks the host for as long, at most 3 s.
+  std::string obstacle(Deadline deadline);
 
   /// Closes the connections that wait in the queue of this rank's port, as those of others'
   /// obstacle() and of meetings that are over do.  A rank that still waits on one for this rank
@@ -89,16 +98,30 @@ class MeetingPlace {
     std::unique_ptr<Exchange> exchange;  // of those that have come; none: time is up
     std::vector<Rank> present = {};      // with it: who has come, in its order
     std::vector<Rank> missing = {};      // without it: who has not come, at least one
+    std::string remark = {};             // likewise: what else is known, or empty
   };
   /// Meets the ranks that are still there, each of which calls it.  `linger`: of the exchange's
-  /// destructor.  `ended`: ranks whose processes are known to have ended.  Throws Error{system}.
+  /// destructor.  `ended`: ranks whose processes are known to have ended.  Throws Error{system},
+  /// and Error{peer_failed} if the others go on without this rank.
   Met meet(Deadline deadline, Timeout linger, std::span<const Rank> ended = {});
 
  private:
+  std::optional<std::size_t> counterpart() const;
+  int try_to_connect(const Address& place, Deadline deadline) noexcept;
+  std::optional<Timeout> silence_of(std::uint32_t leader) const noexcept;
+
   UnsharedDescriptor listener_;
   std::string secret_;
-  std::vector<Address> places_;  // by rank
-  std::vector<bool> is_gone_;    // likewise: for good
+  std::vector<Address> places_;                          // by rank
+  std::vector<bool> is_gone_;                            // likewise: for good
+  std::vector<std::optional<Deadline>> vanished_until_;  // likewise: its host has, as far as known
+  // The last call ended while nothing answered at the port of that leader.
+  struct Silence {
+    std::uint32_t leader;
+    Timeout since, asked;
+  };
+  std::optional<Silence> silence_;
+  Patience patience_;
   Rank self_{0};
 };
 

@@ -1,5 +1,6 @@
 #include "bootstrap/socket.hpp"
 
+#include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -7,10 +8,12 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "tutti/detail/clock.hpp"
 #include "tutti/detail/number_in.hpp"
@@ -25,9 +28,6 @@ namespace {
 constexpr Timeout connect_timeout = host_answers_within;
 
 constexpr int open_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-
-// Room for the pending connections of a job that starts all at once; the kernel has its own limit.
-constexpr int backlog = 4096;
 
 void set_option(int socket, int level, int name, int value) noexcept {
   // A kernel without one of these options still works, only slower or with later news.
@@ -106,6 +106,20 @@ Endpoint parse_endpoint(const std::string& rendezvous) {
   return endpoint;
 }
 
+std::string text_of(const Address& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.storage.ss_family == AF_INET6) {
+    sockaddr_in6 place{};
+    std::memcpy(&place, &address.storage, sizeof place);
+    (void)::inet_ntop(AF_INET6, &place.sin6_addr, text.data(), text.size());
+  } else {
+    sockaddr_in place{};
+    std::memcpy(&place, &address.storage, sizeof place);
+    (void)::inet_ntop(AF_INET, &place.sin_addr, text.data(), text.size());
+  }
+  return text.data();
+}
+
 std::uint64_t origin_of(const Address& address) noexcept {
   std::uint64_t origin = 0;
   if (address.storage.ss_family == AF_INET) {
@@ -173,7 +187,7 @@ UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::stri
     // Connections of an earlier job may still be winding down on this port.
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (socket && ::bind(socket.get(), raw(address), address.bytes) == 0 &&
-        ::listen(socket.get(), backlog) == 0) {
+        ::listen(socket.get(), static_cast<int>(backlog)) == 0) {
       return socket;
     }
     error = errno;
@@ -186,6 +200,15 @@ UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::stri
   }
   if (error == EACCES) text += "; choose a port above 1023";
   throw Error(ErrorCode::system, text, error);
+}
+
+std::size_t close_waiting(int listener, std::size_t at_most) noexcept {
+  for (std::size_t closed = 0;; ++closed) {
+    if (closed == at_most) return closed;
+    if (!UnsharedDescriptor::made_by(
+            [&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }))
+      return closed;
+  }
 }
 
 UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept {
@@ -224,9 +247,17 @@ Address elsewhere_at_host_of(const Address& address) noexcept {
   return elsewhere;
 }
 
-bool host_answers(const Address& address, Deadline deadline) noexcept {
+bool host_answers(const Address& address, Deadline deadline, Timeout within) noexcept {
   const Address elsewhere = elsewhere_at_host_of(address);
-  return connect_to({&elsewhere, 1}, deadline) || !is_silence(errno);
+  const auto now = [] { return detail::MonotonicClock::read(); };
+  const Deadline end = Deadline::after(std::min(within, deadline.remaining(now())), now());
+  // The network says at once that there is no way to a host, and that may change.
+  constexpr Timeout pause = std::chrono::milliseconds(200);
+  for (;;) {
+    if (connect_to({&elsewhere, 1}, end) || !is_silence(errno)) return true;
+    if (end.passed(now())) return false;
+    std::this_thread::sleep_for(std::min(pause, end.remaining(now())));
+  }
 }
 
 bool is_silence(int error) noexcept {

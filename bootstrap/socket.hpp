@@ -34,6 +34,9 @@ struct Address {
   socklen_t bytes = 0;
 };
 
+/// The IP address in words, without the port.
+std::string text_of(const Address& address);
+
 /// Which host that is, as far as one can tell: an IPv4 address, or the network of an IPv6 address,
 /// because a host may have all of its addresses.  0 for other families.
 std::uint64_t origin_of(const Address& address) noexcept;
@@ -48,6 +51,13 @@ std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendez
 /// A socket that listens on the first of the addresses that this host has.  Throws Error{system}.
 UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous);
 
+/// Room for the pending connections of a job that starts all at once; the kernel has its own limit.
+inline constexpr std::size_t backlog = 4096;
+
+/// Closes connections that wait in the queue of a port; at most so many, because others may come as
+/// fast.  Returns how many.
+std::size_t close_waiting(int listener, std::size_t at_most) noexcept;
+
 /// The address and port at which a socket is bound.  Throws Error{system}.
 Address own_end_of(int socket);
 
@@ -59,7 +69,8 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
 /// full queue, for which the kernel drops what asks for a connection, from one that has vanished,
 /// unless a firewall drops such packets.
 inline constexpr std::chrono::seconds host_answers_within{3};
-bool host_answers(const Address& address, Deadline deadline) noexcept;
+bool host_answers(const Address& address, Deadline deadline,
+                  Timeout within = host_answers_within) noexcept;
 /// Where host_answers() asks.
 Address elsewhere_at_host_of(const Address& address) noexcept;
 /// Whether connecting has failed, or a connection has ended, because the other host does not

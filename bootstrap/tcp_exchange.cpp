@@ -95,6 +95,15 @@ std::string name_bytes(std::uint64_t total_bytes) {
 
 constexpr Rank hub_rank{0};
 
+/// A leader does not find its own hub.
+[[noreturn]] void throw_alone(const Address& place, const std::string& why, int error = 0) {
+  throw Error(ErrorCode::system,
+              "this rank leads those that meet, and cannot connect to itself at its own address " +
+                  text_of(place) + ", as TUTTI_SHRINKABLE (or shrinkable in code) needs: " + why +
+                  "; is the interface up, and does no firewall refuse it?",
+              error);
+}
+
 }  // namespace
 
 struct TcpExchange::Call {
@@ -182,6 +191,7 @@ void TcpExchange::say_hello() {
   outbox_sent_ = 0;
   challenge_.reset();
   trusts_hub_ = false;
+  ended_by_ = 0;
   if (!fill_random(hello_.nonce)) throw Error(ErrorCode::system, "getrandom", errno);
   say(FrameType::hello, bytes_of(hello_));
 }
@@ -219,7 +229,9 @@ bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
                     "rank 0 has given up");
     case Reply::missing:
       throw_missing(options, *answer_,
-                    "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
+                    shortage_ != 0
+                        ? remark_on_shortage()
+                        : "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
     case Reply::impostor:
       throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
                                               " does not know the secret of this job; set the "
@@ -267,31 +279,63 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
                                         .linger = meeting.linger,
                                         .places = {meeting.places.begin(), meeting.places.end()},
                                         .own_rank = index_of(self_),
-                                        .is_gone = meeting.is_gone});
+                                        .is_gone = meeting.is_gone,
+                                        .patience = meeting.patience});
   hello_ = {.magic = wire::magic,
             .version = wire::protocol_version,
             .rank = index_of(self_),
             .rank_count = rank_count_};
-  const auto leader_is_gone = [] { return Attended{.exchange = {}, .leader_is_gone = true}; };
-  const auto missing = [](std::span<const Rank> ranks) {
-    return Attended{.exchange = {}, .missing = {ranks.begin(), ranks.end()}};
+  const Patience& patience = meeting.patience;
+  const bool leads = meeting.leader == self_;
+  const bool may_vanish = !are_of_one_host(place, meeting.places[index_of(self_)]);
+  std::optional<Timeout> silent_since = meeting.silent_since;
+  const auto leader_is_gone = [&](const std::string& why) -> Attended {
+    if (leads) throw_alone(place, why);
+    return {.exchange = {}, .leader_is_gone = true};
   };
-  const auto leader_is_missing = [&] { return missing({&meeting.leader, 1}); };
-  bool is_silent = false;  // nothing answers at the leader's port
-  Deadline silent_until = deadline;
+  const auto missing = [&](std::span<const Rank> ranks) {
+    return Attended{
+        .exchange = {}, .missing = {ranks.begin(), ranks.end()}, .remark = remark_on_shortage()};
+  };
+  const auto leader_is_missing = [&] {
+    Attended attended = missing({&meeting.leader, 1});
+    attended.silent_since = silent_since;
+    return attended;
+  };
+  const auto by = [&](Timeout since, Timeout patient) {
+    return Deadline::after(std::min(deadline.remaining(since), patient), since);
+  };
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
-    socket_ = connect_to({&place, 1}, deadline);
+    if (may_vanish && silent_since && now() - *silent_since >= patience.with_port) {
+      if (host_answers(place, deadline, patience.with_host))
+        silent_since.reset();  // the queue of the leader's port is full: it is stopped, or late
+      else if (!deadline.passed(now()))
+        return {.exchange = {}, .host_is_gone = true};
+    }
+    const Timeout begun = now();
+    socket_ = connect_to(
+        {&place, 1}, !may_vanish ? deadline : by(silent_since.value_or(begun), patience.with_port));
     const int error = socket_ ? 0 : errno;
+    if (!is_silence(error))
+      silent_since.reset();
+    else if (!silent_since)
+      silent_since = begun;
     if (socket_) {
-      is_silent = false;
       say_hello();
       switch (await_reply(deadline)) {
         case Reply::welcome:
           secret_.clear();
           return {.exchange = {}, .present = survivors_};
         case Reply::refusal:
+          if (refusal_->reason == wire::Reason::left_out)
+            throw Error(ErrorCode::peer_failed,
+                        "the others go on without this rank: the lowest of them has found that "
+                        "nobody listened at the port of this rank, or that its host did not "
+                        "answer for " +
+                            name_timeout(vanished_after));
           // This rank's connection of an earlier call, which has timed out, may still be counted.
-          if (refusal_->reason != wire::Reason::rank_taken) return leader_is_gone();
+          if (refusal_->reason != wire::Reason::rank_taken)
+            return leader_is_gone("it is refused there");
           refusal_.reset();
           socket_ = UnsharedDescriptor();
           break;
@@ -306,24 +350,23 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
           return missing(*answer_);
         case Reply::impostor:
         case Reply::foreign:
-          return leader_is_gone();  // another program has got the leader's port
+          return leader_is_gone("another program is there");  // which has got the leader's port
         case Reply::end:
+          // A connection ends so once its other end has been silent for vanished_after.
+          if (may_vanish && is_silence(ended_by_)) return {.exchange = {}, .host_is_gone = true};
           break;
-        case Reply::silence:
-          return leader_is_missing();
+        case Reply::silence: {
+          Attended attended = leader_is_missing();
+          if (!trusts_hub_ && may_vanish)
+            attended.remark = "or it goes on without this rank, if this host did not answer";
+          return attended;
+        }
       }
     } else if (error == ECONNREFUSED) {
-      return leader_is_gone();
-    } else if ((error == ETIMEDOUT || error == EHOSTUNREACH) &&
-               !are_of_one_host(place, meeting.places[index_of(self_)])) {
-      if (!is_silent) silent_until = Deadline::after(vanished_after - host_answers_within, now());
-      is_silent = true;
-      if (silent_until.passed(now())) {
-        if (!host_answers(place, deadline) && !deadline.passed(now())) return leader_is_gone();
-        is_silent = false;  // the queue of its port is full: it is stopped, or late
-      }
+      return leader_is_gone(std::strerror(error));
     }
     if (deadline.passed(now())) {
+      if (leads && error != 0) throw_alone(place, std::strerror(error), error);
       if (is_own_shortage(error))
         throw Error(ErrorCode::system,
                     "this rank cannot connect to rank " + std::to_string(index_of(meeting.leader)) +
@@ -333,6 +376,12 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
     }
     std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
   }
+}
+
+std::string TcpExchange::remark_on_shortage() const {
+  if (shortage_ == 0) return {};
+  return std::string("the lowest rank, to which all connect, can let nobody in: ") +
+         std::strerror(static_cast<int>(shortage_)) + "; raise its limit (ulimit -n)";
 }
 
 /// The hub's list of those that are still there.  False: no hub of ours would send that.
@@ -372,6 +421,8 @@ void TcpExchange::throw_refusal(const TcpOptions& options) const {
     case wire::Reason::rank_taken:
       throw Error(ErrorCode::peer_failed,
                   text + "this rank is taken; give every rank its own TUTTI_RANK");
+    case wire::Reason::left_out:  // only in meetings
+      break;
   }
   throw Error(ErrorCode::peer_failed, text + "for a reason that this version does not know");
 }
@@ -640,10 +691,12 @@ void TcpExchange::receive() {
   if (!socket_) return;
   std::size_t bytes = 0;
   const auto space = reader_.space();
+  errno = 0;
   switch (receive_some(socket_.get(), space, bytes)) {
     case Reception::nothing_yet:
       return;
     case Reception::end:
+      ended_by_ = errno;
       lose_hub();
       return;
     case Reception::some:
@@ -687,12 +740,14 @@ void TcpExchange::handle(const Frame& frame) {
       refusal_ = front_of<wire::Refusal>(frame.payload);
       return;
     case FrameType::gave_up:
-      gave_up_ = rank_list();
-      return;
     case FrameType::missing: {
       // The step that was asked about may have ended before its answer came.
       const auto head = front_of<wire::Missing>(frame.payload);
-      if (head && head->sequence == sequence_) answer_ = rank_list();
+      shortage_ = head ? head->shortage : 0;
+      if (frame.type == FrameType::gave_up)
+        gave_up_ = rank_list();
+      else if (head && head->sequence == sequence_)
+        answer_ = rank_list();
       return;
     }
     case FrameType::disagreement:

@@ -45,15 +45,22 @@ class TcpExchange final : public Exchange {
     std::vector<bool> is_gone;  // by rank: who is known to be gone
     Rank leader;                // whose hub it is
     Timeout linger;             // of the destructor of its first rank
+    Patience patience = {};
+    /// From when on nothing has answered at the leader's port, as an earlier call has found.
+    std::optional<Timeout> silent_since = {};
   };
   struct Attended {
     std::unique_ptr<TcpExchange> exchange;  // none: the leader is gone, or time is up
     bool leader_is_gone = false;            // for good; then it is another one's turn
+    bool host_is_gone = false;              // and so are all ranks of its host
     std::vector<Rank> present = {};  // with it: who has come, in the order of their ranks in it
     std::vector<Rank> missing = {};  // when time is up: who has not, at least one
+    std::string remark = {};         // likewise: what else is known, or empty
+    std::optional<Timeout> silent_since = {};  // likewise, as in Meeting
   };
   /// Collective among the ranks that are still there.  The leader brings its listener.  Throws
-  /// Error{system}.
+  /// Error{system}, on the leader also if it cannot connect to itself, and Error{peer_failed} if
+  /// the leader goes on without this rank.
   static Attended attend(const Meeting& meeting, Deadline deadline,
                          UnsharedDescriptor listener = {});
 
@@ -94,6 +101,7 @@ class TcpExchange final : public Exchange {
   bool count_anew(std::span<const std::byte> payload);
   bool await_welcome(const TcpOptions& options, Deadline deadline);
   [[noreturn]] void throw_refusal(const TcpOptions& options) const;
+  std::string remark_on_shortage() const;
   void check_usable(const char* name) const;
   bool exchange(const char* name, wire::FrameType type, std::span<const std::byte> mine,
                 std::span<std::byte> all, Timeout timeout);
@@ -136,6 +144,7 @@ class TcpExchange final : public Exchange {
   bool trusts_hub_ = false;  // because it knows the secret, too
 
   // What the hub has sent.
+  int ended_by_ = 0;       // the errno value of what has ended the connection; 0: its other end
   bool foreign_ = false;   // something that no hub sends
   bool impostor_ = false;  // a wrong proof
   bool welcome_ = false;
@@ -144,6 +153,7 @@ class TcpExchange final : public Exchange {
   std::optional<wire::Refusal> refusal_;
   std::optional<std::vector<Rank>> gave_up_;
   std::optional<std::vector<Rank>> answer_;  // to the one query under way in this step
+  std::uint32_t shortage_ = 0;               // with either: as in wire::Missing
   std::optional<wire::Disagreement> disagreement_;
   Incident incident_;
   std::vector<bool> left_;        // by rank

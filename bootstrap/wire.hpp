@@ -51,7 +51,7 @@ inline constexpr std::uint64_t magic = 0x30626f6974747574;  // "tuttiob0"
 // It is raised with every change of a struct in this file, and of what is done with it.  The length
 // of Hello and its fields up to `rank_count` are frozen, so that two versions can detect that they
 // differ.
-inline constexpr std::uint32_t protocol_version = 4;
+inline constexpr std::uint32_t protocol_version = 5;
 
 inline constexpr std::size_t secret_bytes_max = 256;
 
@@ -81,7 +81,14 @@ struct Proof {
 };
 static_assert(sizeof(Proof) == 32);
 
-enum class Reason : std::uint32_t { version, secret, rank_count, rank_range, rank_taken };
+enum class Reason : std::uint32_t {
+  version,
+  secret,
+  rank_count,
+  rank_range,
+  rank_taken,
+  left_out,  // of a meeting: the others go on without this rank
+};
 
 struct Refusal {
   Reason reason = Reason::version;
@@ -121,7 +128,7 @@ static_assert(sizeof(Disagreement) == 32);
 struct Missing {
   std::uint64_t sequence = 0;
   std::uint32_t count = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t shortage = 0;  // why the hub lets nobody in at the moment (errno); 0: it does
 };
 static_assert(sizeof(Missing) == 16);
 

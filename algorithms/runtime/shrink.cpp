@@ -139,7 +139,7 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
               bootstrap::name_timeout(timeout) +
               "; every rank that is still there has to call it, and may be stopped, slow or "
               "elsewhere in its program" +
-              last_attempt);
+              (met.remark.empty() ? "" : "; " + met.remark) + last_attempt);
     const std::string names = names_here(whole, met.present);
     // Before the next one exists, which their failures do not concern.
     for (Communicator::Implementation* one : whole.context.communicators)

@@ -3,6 +3,7 @@
 #include "bootstrap/reunion.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -23,6 +25,7 @@
 
 #include "bootstrap/socket.hpp"
 #include "bootstrap/tcp_exchange.hpp"
+#include "silent_hosts.hpp"
 #include "tutti/detail/clock.hpp"
 #include "tutti/status.hpp"
 
@@ -409,6 +412,250 @@ TEST(Reunion, who_waits_for_a_rank_stays_in_its_queue_when_its_time_is_up) {
   EXPECT_EQ(queue_at(cards[1]), 1u);
 }
 
+MeetingCard card_at(const Address& place) {
+  sockaddr_in address{};
+  std::memcpy(&address, &place.storage, sizeof address);
+  MeetingCard card;
+  std::memcpy(card.address.data(), &address.sin_addr, sizeof address.sin_addr);
+  card.port = address.sin_port;
+  return card;
+}
+
+/// The test's hosts are silent from the beginning.
+constexpr Patience impatient{.with_port = 300ms, .with_host = 200ms};
+
+/// So many ranks at a host to which there is no way, and then this one.
+struct AfterVanished {
+  explicit AfterVanished(std::uint16_t count) : self(count) {
+    std::vector<MeetingCard> cards;
+    for (std::uint16_t rank = 0; rank < count; ++rank)
+      cards.push_back(card_at(at_no_host(static_cast<std::uint16_t>(5000 + rank))));
+    cards.push_back(place.card(Rank{1}));
+    place.know(cards, Rank{count});
+  }
+  std::uint32_t self;
+  MeetingPlace place{true, impatient};
+};
+
+/// A host with the lowest ranks is silent for one time, not for one of each rank.
+TEST(Reunion, a_host_that_has_vanished_is_found_once) {
+  AfterVanished one(20);
+  const Ending ending = meet(one.place, one.self, 6s);
+  EXPECT_TRUE(ending.has_met);
+  EXPECT_EQ(ending.ranks, ranks_of({20}));
+}
+
+/// What a call has found counts in the next one: of a host, and of how long it has been silent.
+TEST(Reunion, calls_that_are_too_short_for_a_silence_add_up) {
+  AfterVanished one(2);
+  Ending ending;
+  const Timeout begun = detail::now();
+  for (int calls = 0; calls < 20 && !ending.has_met; ++calls) {
+    ending = meet(one.place, one.self, 250ms);
+    EXPECT_EQ(ending.ranks, ranks_of({ending.has_met ? 2u : 0u}));
+  }
+  EXPECT_TRUE(ending.has_met);
+  EXPECT_EQ(ending.ranks, ranks_of({2}));
+  EXPECT_GE(detail::now() - begun, impatient.with_port + impatient.with_host);
+}
+
+/// Not if much time is between them, in which the host may have answered.
+TEST(Reunion, a_silence_that_was_not_listened_to_does_not_count) {
+  AfterVanished one(2);
+  for (int calls = 0; calls < 3; ++calls) {
+    EXPECT_FALSE(meet(one.place, one.self, 250ms).has_met);
+    std::this_thread::sleep_for(impatient.with_host + 50ms);
+  }
+}
+
+/// The silence begins with the first attempt, which no answer ends.
+TEST(Reunion, a_host_that_drops_everything_is_found_in_time) {
+  const std::unique_ptr<Port> other_port = silent_port_1(elsewhere);
+  if (!other_port) GTEST_SKIP() << "port 1 is not free for this process";
+  Port silent(elsewhere);
+  silent.fill_queue();
+  MeetingPlace place(true, impatient);
+  place.know(std::vector{card_at(silent.place()), place.card(Rank{1})}, Rank{1});
+  // An attempt alone would take 3 s.
+  EXPECT_EQ(meet(place, 1, 2500ms).ranks, ranks_of({1}));
+}
+
+/// A rank whose queue is full is waited for, because its host answers elsewhere.
+TEST(Reunion, a_host_that_answers_elsewhere_is_waited_for) {
+  Port full(elsewhere);
+  full.fill_queue();
+  MeetingPlace place(true, impatient);
+  place.know(std::vector{card_at(full.place()), place.card(Rank{1})}, Rank{1});
+  const Ending ending = meet(place, 1, 1500ms);
+  EXPECT_FALSE(ending.has_met);
+  EXPECT_EQ(ending.ranks, ranks_of({0}));
+}
+
+/// The leader finds such a host once, too, and its ranks are gone with it.
+TEST(Reunion, a_leader_leaves_out_a_host_that_has_vanished) {
+  MeetingPlace place(true, impatient);
+  std::vector<MeetingCard> cards{place.card(Rank{0})};
+  for (std::uint16_t port = 5000; port < 5020; ++port) cards.push_back(card_at(at_no_host(port)));
+  place.know(cards, Rank{0});
+  EXPECT_EQ(meet(place, 0, 6s).ranks, ranks_of({0}));
+}
+
+/// A leader that cannot reach itself says so, and blames no other rank, nor nobody.
+TEST(Reunion, a_leader_that_cannot_connect_to_itself_says_so) {
+  for (const Address& own : {Port(elsewhere).place(), at_no_host()}) {
+    MeetingPlace place(true);
+    place.know(std::vector{card_at(own), place.card(Rank{1})}, Rank{0});
+    try {
+      (void)place.meet(in(200ms), 10s);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::system);
+      EXPECT_NE(std::string(error.what()).find("cannot connect to itself"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(text_of(own)), std::string::npos) << error.what();
+    }
+  }
+}
+
+/// A rank that its leader takes for gone hears that the others go on without it.
+TEST(Reunion, one_that_is_left_out_is_told_so) {
+  Places places = places_of(3);
+  std::vector<Ending> endings(3);
+  std::thread leader([&] { endings[0] = meet(*places[0], 0, 20s, ranks_of({2})); });
+  try {
+    (void)places[2]->meet(in(20s), 10s);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::peer_failed);
+    EXPECT_TRUE(std::string(error.what()).starts_with("the others go on without this rank: "))
+        << error.what();
+  }
+  endings[1] = meet(*places[1], 1, 20s);
+  leader.join();
+  expect_met(endings, {0, 1});
+}
+
+/// Ranks in a process of its own, which has descriptors of its own.  Their places are known to the
+/// process that made it, and theirs to them.
+class OtherProcess {
+ public:
+  explicit OtherProcess(std::uint32_t count) : count_(count) {
+    EXPECT_EQ(::pipe2(to_, O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(from_, O_CLOEXEC), 0);
+    child_ = ::fork();  // before this process has threads
+    if (child_ != 0) return;
+    ::close(to_[1]);
+    std::vector<std::unique_ptr<MeetingPlace>> places;
+    std::vector<MeetingCard> cards(1 + count);
+    for (std::uint32_t rank = 1; rank <= count; ++rank) {
+      places.push_back(std::make_unique<MeetingPlace>(true));
+      cards[rank] = places.back()->card(Rank{rank});
+    }
+    const auto bytes = static_cast<ssize_t>(count * sizeof cards[0]);
+    if (::write(from_[1], &cards[1], static_cast<std::size_t>(bytes)) != bytes) ::_exit(2);
+    char begin = 0;
+    if (::read(to_[0], &cards[0], sizeof cards[0]) != sizeof cards[0] ||
+        ::read(to_[0], &begin, 1) != 1)
+      ::_exit(3);
+    std::atomic<std::uint32_t> met = 0;
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 1; rank <= count; ++rank)
+      threads.emplace_back([&, rank] {
+        places[rank - 1]->know(cards, Rank{rank});
+        const MeetingPlace::Met ended = places[rank - 1]->meet(in(begin == 'l' ? 20s : 1s), 1s);
+        if (ended.exchange) ++met;
+      });
+    for (std::thread& thread : threads) thread.join();
+    ::_exit(met == count ? 0 : 1);
+  }
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+  ~OtherProcess() {
+    for (const int end : {to_[0], to_[1], from_[0], from_[1]}) ::close(end);
+  }
+
+  std::vector<MeetingCard> meet_with(const MeetingPlace& place) {
+    std::vector<MeetingCard> cards(1 + count_);
+    cards[0] = place.card(Rank{0});
+    const auto bytes = static_cast<ssize_t>(count_ * sizeof cards[0]);
+    EXPECT_EQ(::read(from_[0], &cards[1], static_cast<std::size_t>(bytes)), bytes);
+    EXPECT_EQ(::write(to_[1], &cards[0], sizeof cards[0]), ssize_t{sizeof cards[0]});
+    return cards;
+  }
+  /// Its ranks meet from now on, for a long time or a short one.
+  void come(bool have_time) { EXPECT_EQ(::write(to_[1], have_time ? "l" : "s", 1), 1); }
+  /// Whether all of them have met the others.
+  bool have_met() {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child_, &status, 0), child_);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+
+ private:
+  std::uint32_t count_;
+  int to_[2], from_[2];
+  pid_t child_;
+};
+
+/// While it exists this process has no descriptor left.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{.rlim_cur = std::min<rlim_t>(before_.rlim_cur, 256),
+                     .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int taken = ::dup(0); taken >= 0; taken = ::dup(0)) taken_.push_back(taken);
+    EXPECT_EQ(errno, EMFILE);
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+  ~NoDescriptors() {
+    for (const int taken : taken_) ::close(taken);
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0);
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<int> taken_;
+};
+
+/// The probes of a leader give theirs back to those that knock.
+TEST(Reunion, a_leader_whose_probes_have_all_descriptors_lets_others_in) {
+  OtherProcess others(20);
+  MeetingPlace place(true);
+  place.know(others.meet_with(place), Rank{0});
+  MeetingPlace::Met met;
+  std::thread leader([&] { met = place.meet(in(20s), 10s); });
+  std::this_thread::sleep_for(300ms);  // its probes wait
+  std::optional<NoDescriptors> none(std::in_place);
+  others.come(true);
+  EXPECT_TRUE(others.have_met());
+  none.reset();
+  leader.join();
+  EXPECT_NE(met.exchange, nullptr);
+  EXPECT_EQ(met.present.size(), 21u);
+}
+
+TEST(Reunion, a_leader_that_can_let_nobody_in_says_why) {
+  OtherProcess others(1);
+  MeetingPlace place(true);
+  place.know(others.meet_with(place), Rank{0});
+  MeetingPlace::Met met;
+  std::thread leader([&] { met = place.meet(in(1s), 10s); });
+  std::this_thread::sleep_for(300ms);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  others.come(false);
+  EXPECT_FALSE(others.have_met());
+  leader.join();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(met.missing, ranks_of({1}));
+  EXPECT_TRUE(met.remark.starts_with("the lowest rank, to which all connect, can let nobody in: "))
+      << met.remark;
+}
+
 /// A firewall that refuses connections is noticed before any rank is taken for gone.
 TEST(Reunion, a_host_that_refuses_connections_is_an_obstacle) {
   std::vector<MeetingCard> cards;
@@ -417,9 +664,47 @@ TEST(Reunion, a_host_that_refuses_connections_is_an_obstacle) {
   EXPECT_EQ(places[0]->obstacle(soon), "");  // all are of one host
   cards[2].address = {127, 0, 0, 2};         // where nobody listens
   places[0]->know(cards, Rank{0});
-  EXPECT_TRUE(places[0]->obstacle(soon).starts_with(
+  const std::string obstacle = places[0]->obstacle(soon);
+  EXPECT_TRUE(obstacle.starts_with(
       "this rank cannot connect to rank 2 of another host, as TUTTI_SHRINKABLE "))
-      << places[0]->obstacle(soon);
+      << obstacle;
+}
+
+/// So is one that drops them, once the time is up.
+TEST(Reunion, a_host_to_which_there_is_no_way_is_an_obstacle) {
+  MeetingPlace place(true);
+  place.know(std::vector{place.card(Rank{0}), card_at(at_no_host())}, Rank{0});
+  const Deadline deadline = in(200ms);
+  EXPECT_NE(place.obstacle(deadline), "");
+  EXPECT_TRUE(deadline.passed(detail::now()));
+}
+
+/// The ranks of a host look at different ranks of the next one, so that no queue becomes full.
+TEST(Reunion, ranks_of_a_host_look_at_different_ranks_of_the_next) {
+  std::vector<MeetingCard> cards;
+  Places places = places_of(4, &cards);
+  Port two[] = {Port(elsewhere), Port(elsewhere)};
+  for (const Port& port : two) cards.push_back(card_at(port.place()));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    places[rank]->know(cards, Rank{rank});
+    EXPECT_EQ(places[rank]->obstacle(in(5s)), "");
+    EXPECT_EQ(close_waiting(two[rank % 2].listener(), backlog), 1u) << rank;
+  }
+}
+
+/// A queue that is full, although its host answers, is no firewall; and whoever waits for another
+/// one's queue keeps its own empty.
+TEST(Reunion, a_full_queue_is_no_obstacle) {
+  Port full(elsewhere);
+  full.fill_queue();
+  MeetingPlace place(true);
+  const std::vector cards{place.card(Rank{0}), card_at(full.place())};
+  place.know(cards, Rank{0});
+  const Address own = place_of(cards[0]);
+  const UnsharedDescriptor other = connect_to({&own, 1}, in(5s));
+  ASSERT_TRUE(other);
+  EXPECT_EQ(place.obstacle(in(300ms)), "");
+  EXPECT_EQ(queue_at(cards[0]), 0u);
 }
 
 /// The port of a rank is gone when it dies, whatever children it has.

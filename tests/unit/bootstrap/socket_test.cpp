@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "silent_hosts.hpp"
 #include "tutti/detail/clock.hpp"
@@ -61,6 +62,19 @@ TEST(Socket, signals_are_no_silence) {
   EXPECT_FALSE(connect_to({&port.place(), 1}, deadline));
   EXPECT_EQ(errno, ETIMEDOUT);
   EXPECT_TRUE(deadline.passed(now()));
+}
+
+/// Protects: one that comes as often as its connection is closed does not hold up whoever closes
+/// it.
+TEST(Socket, a_queue_is_emptied_of_so_many_at_most) {
+  const Port port(here);
+  std::vector<UnsharedDescriptor> waiting;
+  for (int i = 0; i < 3; ++i)
+    waiting.push_back(
+        connect_to({&port.place(), 1}, Deadline::after(5s, detail::MonotonicClock::read())));
+  EXPECT_EQ(close_waiting(port.listener(), 2), 2u);
+  EXPECT_EQ(close_waiting(port.listener(), 2), 1u);
+  EXPECT_EQ(close_waiting(port.listener(), 2), 0u);
 }
 
 }  // namespace

@@ -575,7 +575,7 @@ TEST(TcpExchange, versions_that_differ_are_named) {
   std::thread rank_1([&] {
     const Ending ending = run_ranks({job[1]}, [](Exchange&) { ADD_FAILURE(); })[0];
     EXPECT_EQ(ending.code, ErrorCode::mismatch);
-    EXPECT_TRUE(ending.says("this is protocol version 4, there it is 2")) << ending.text;
+    EXPECT_TRUE(ending.says("this is protocol version 5, there it is 2")) << ending.text;
   });
   (void)hub.await_hello();
   hub.say(wire::FrameType::refusal, bytes_of(wire::Refusal{wire::Reason::version, 2}));

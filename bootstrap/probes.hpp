@@ -1,0 +1,82 @@
+// The probes of a hub: whether the ranks that have not come to a meeting (reunion.hpp) are still
+// there, without taking the descriptors that those need which come.
+//
+//   all at once                   64 connections, and to one host 4 that it has not answered yet
+//   more ranks that are late      take turns, each of them a quarter of a second
+//   descriptors are short         the probes give back theirs, and wait a moment
+//   a host has vanished           all of its ranks are gone, also those that were not probed
+//
+// One thread at a time.  Nothing here blocks; what time it is is said by the caller.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bootstrap/probe.hpp"
+#include "bootstrap/socket.hpp"
+#include "tutti/timeout.hpp"
+
+namespace tutti::bootstrap {
+
+inline constexpr std::size_t probes_open_max = 64;
+inline constexpr std::size_t probes_unanswered_max = 4;  // of one host
+inline constexpr std::chrono::milliseconds probe_turn{250};
+/// While descriptors are short.
+inline constexpr std::chrono::milliseconds probes_pause{100};
+
+class Probes {
+ public:
+  Probes() = default;
+  /// `own` is the rank that looks for others.  Nobody is looked for yet.
+  Probes(std::span<const Address> places, std::uint32_t own, const Patience& patience = {});
+
+  /// Without places, or after clear().
+  bool empty() const noexcept { return ranks_.empty(); }
+  void clear() noexcept { ranks_.clear(); }
+
+  /// From now on, or no longer.  What is known of the rank is forgotten when that changes.
+  void look_for(std::uint32_t rank, bool wanted) noexcept;
+  /// Ends a connection and forgets what it has told.
+  void forget(std::uint32_t rank) noexcept { ranks_[rank].probe.reset(); }
+
+  /// Connects where it is time to.  Returns ranks that are gone, which are looked for no longer.
+  std::vector<std::uint32_t> begin(Timeout now);
+  /// Appends what to wait for by poll(), and says for how long at most; then look() takes what was
+  /// appended.  It returns ranks that are gone.
+  void await(std::vector<pollfd>& polled);
+  Timeout sleep_max(Timeout now) const noexcept;
+  std::vector<std::uint32_t> look(std::span<const pollfd> polled, Timeout now);
+
+  /// Closes up to so many connections, and makes none for a moment.  Returns how many.
+  std::size_t give_back(std::size_t count, Timeout now) noexcept;
+  /// Why the last attempt could not be made (errno), if for want of something that is short here;
+  /// else 0.
+  int shortage() const noexcept { return shortage_; }
+
+ private:
+  struct Probed {
+    Probe probe;
+    std::uint32_t host;  // the lowest rank there
+    bool is_wanted = false;
+    Deadline turn_ends;  // while it is connected
+  };
+
+  void end_turns(Timeout now) noexcept;
+  void leave_out(std::uint32_t rank, Probe::Finding finding, std::vector<std::uint32_t>& gone);
+
+  std::vector<Probed> ranks_;
+  std::uint32_t next_ = 0;               // whose turn it is
+  std::size_t waiting_ = 0;              // how many ranks wait for a turn
+  std::vector<std::size_t> unanswered_;  // by host; in begin() only
+  std::vector<std::uint32_t> polled_;    // the ranks that await() has appended
+  std::optional<Deadline> paused_until_;
+  int shortage_ = 0;
+};
+
+}  // namespace tutti::bootstrap
