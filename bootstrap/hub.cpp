@@ -49,12 +49,13 @@ constexpr Timeout farewell_timeout = 500ms;
 // While descriptors are short and no stranger has one, connections wait in the kernel's queue.  So
 // do they once all ranks have met, if as many have come in this time as one turn takes.
 constexpr Timeout accept_pause = 100ms;
-// The number of newcomers in excess of the ranks that are still to come.  Beyond it strangers are
-// dropped, never the newcomer, so that silent connections cannot lock a rank out.
+// The number of newcomers in excess of the ranks that are still to come.  If there are more, by as
+// many as one turn takes, strangers are dropped down to it, never the newcomer, so that silent
+// connections cannot lock a rank out.
 constexpr std::size_t strangers_max = 128;
 // A limit per turn of the loop, so that a flood of connections does not starve the ranks.  It is
 // a fraction of strangers_max, so that newcomers have some turns to say who they are.
-constexpr int accepts_per_turn = 16;
+constexpr std::size_t accepts_per_turn = 16;
 // A refused client has said its hello, and nothing more is expected from it.
 constexpr std::size_t ignored_bytes_max = std::size_t{64} << 10;
 
@@ -306,7 +307,9 @@ class Hub::Service {
         std::count_if(connections_.begin(), connections_.end(),
                       [](const auto& connection) { return connection->is_stranger(); }));
     const std::size_t room = strangers_max + ranks_to_come();
-    if (strangers > room) (void)drop_strangers(strangers - room);
+    // Each rank that has joined takes a place from them, which is no reason to drop one at that
+    // moment: it would make the ranks wait.
+    if (strangers > room + accepts_per_turn) (void)drop_strangers(strangers - room);
   }
 
   std::size_t ranks_to_come() const noexcept {
@@ -811,8 +814,8 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
-  int shortage_ = 0;  // errno, while newcomers wait and nothing can be given up for them
-  int accepted_ = 0;  // in this turn; once all have met, in the period
+  int shortage_ = 0;          // errno, while newcomers wait and nothing can be given up for them
+  std::size_t accepted_ = 0;  // in this turn; once all have met, in the period
   std::optional<Deadline> period_ends_;
   std::optional<Deadline> look_at_strangers_;  // none of them expires before
   struct {

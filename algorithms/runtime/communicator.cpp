@@ -426,7 +426,8 @@ Communicator::Implementation::~Implementation() {
   const Deadline deadline = Deadline::after(retirement_max, context.clock.now());
   Deadline next_look = Deadline::after(Timeout::zero(), context.clock.now());
   while (!retired.empty() && !deadline.passed(context.clock.now())) {
-    // Asked before what has arrived is looked at, of which there may be some.
+    // This is asked before the last look at what has arrived, so that nothing is given up that was
+    // there when its sender left.
     bool in_vain = false;
     if (next_look.passed(context.clock.now())) {
       next_look = Deadline::after(retirement_look_interval, context.clock.now());

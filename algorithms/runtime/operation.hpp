@@ -105,8 +105,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// have arrived, so that nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
   /// Whether any of the others may still arrive: their senders have not left, and no connection to
-  /// them has failed, as far as that is known here.  It may be said wrongly, but not denied
-  /// wrongly.
+  /// them has failed, as far as that is known here.  Only true may be wrong.
   bool may_collect_more() noexcept;
   /// Whether the partials of that chunk are no longer used here, and no longer read by a rank of
   /// this node; it may be said late.

@@ -1,4 +1,4 @@
-// start_among_strangers [JOBS]: starts JOBS (15) jobs of 4 processes for each of three cases, in
+// start_among_strangers [JOBS]: starts JOBS (15) jobs of 4 processes for each of four cases, in
 // turns, and prints the medians of what they took, and the ratios to the first case:
 //   alone    nobody else connects
 //   behind   200 strangers have connected and say nothing; rank 0 has taken as many as it keeps

@@ -58,7 +58,7 @@ detail::Descriptor find_descriptor(const MappedRange& range) {
   const auto open_number = [&](const std::string& number) {
     return open_file(("/proc/self/fd/" + number).c_str(), range);
   };
-  // It took 0.04 ms to ask 148 descriptors, and 0.65 ms to read their folder (AMD EPYC).
+  // Asking 148 descriptors takes 0.04 ms, and reading their folder 0.65 (AMD EPYC).
   constexpr int tried_first = 1024;  // as many as a process may have, unless it asks for more
   for (int number = 0; number < tried_first; ++number) {
     if (::fstat(number, &status) != 0 || !is_file(status, range)) continue;
