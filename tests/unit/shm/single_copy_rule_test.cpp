@@ -275,12 +275,37 @@ const Machine epyc_with_shared_cache{
              {ReadFor::scatter, 256 * K, 1.28},   {ReadFor::scatter, 1 * M, 1.23},
              {ReadFor::scatter, 2 * M, 1.05}}};
 
+/// Two cores of a later EPYC (family 26) that share a cache: figures of the probe of a run of
+/// `tutti-bench alltoall --local 2`, and the ratios of four launches of compare_mpi.py each way.
+const Machine later_epyc_with_shared_cache{.name = "later EPYC with a shared cache",
+                                           .costs = {.word = 90,
+                                                     .read_call = 1231,
+                                                     .read_page = 1252,
+                                                     .read_chunk = 4937,
+                                                     .put_page = 50,
+                                                     .put_chunk = 530,
+                                                     .get_page = 90,
+                                                     .get_chunk = 851,
+                                                     .own_chunk = 591,
+                                                     .exchange_chunk = 2064},
+                                           .rows = {{ReadFor::alltoall, 512 * K, 1.43},
+                                                    {ReadFor::alltoall, 1 * M, 1.41},
+                                                    {ReadFor::alltoall, 2 * M, 1.44},
+                                                    {ReadFor::alltoall, 4 * M, 1.80},
+                                                    {ReadFor::alltoall, 8 * M, 1.52},
+                                                    {ReadFor::scatter, 512 * K, 1.93},
+                                                    {ReadFor::scatter, 1 * M, 1.72},
+                                                    {ReadFor::scatter, 2 * M, 1.60},
+                                                    {ReadFor::scatter, 4 * M, 1.65},
+                                                    {ReadFor::scatter, 8 * M, 1.64}}};
+
 const Machine machines[] = {xeon,
                             epyc,
                             epyc_with_one_cache,
                             epyc_with_two_cores_before,
                             epyc_with_two_cores,
-                            epyc_with_shared_cache};
+                            epyc_with_shared_cache,
+                            later_epyc_with_shared_cache};
 
 void expect_no_loss(const Machine& machine) {
   const ReadRanges ranges = reading_by_costs(machine.costs);
