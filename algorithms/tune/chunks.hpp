@@ -13,9 +13,9 @@ namespace tutti::tune {
 /// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
-/// Of blocks that each rank of a single node sends directly to the others, if its partials need no
-/// more of the arena than below.  All ranks copy at the same time, and have fewer chunks to wait
-/// for (measured, docs/performance.md).
+/// A chunk of the blocks that each rank of a single node sends directly to the others, if its
+/// partials need no more of the arena than below.  All ranks copy at the same time, and have fewer
+/// chunks to wait for (measured, docs/performance.md).
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there

@@ -299,8 +299,8 @@ const Machine later_epyc_with_shared_cache{.name = "later EPYC with a shared cac
                                                     {ReadFor::scatter, 4 * M, 1.65},
                                                     {ReadFor::scatter, 8 * M, 1.64}}};
 
-/// The same machine while its two cores share no cache, three launches each way, and figures of two
-/// runs: of a quiet one, and of one that other programs disturbed.
+/// Its two cores share no cache at other times: ratios of three launches each way, and figures of
+/// two runs, of a quiet one and of one that other programs disturbed.
 const std::vector<Row> later_epyc_rows = {
     {ReadFor::allgather, 64 * K, 1.45}, {ReadFor::allgather, 256 * K, 1.09},
     {ReadFor::allgather, 1 * M, 1.14},  {ReadFor::allgather, 8 * M, 1.65},
