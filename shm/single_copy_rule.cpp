@@ -44,10 +44,13 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
 /// By which factor copies through the mappings slow each other down when both ranks copy at the
 /// same time: as measured for a chunk and more, and less for small payloads, which stay in the
 /// first caches.  1.0 to 1.5 on two cores, 1.9 on two threads of one core (docs/performance.md,
-/// "Reading in place").
+/// "Reading in place").  Where even a word took long, other programs held up the ranks, and a copy
+/// of both at the same time, which is rare then, was not measured.
 double at_once(double bytes, const CopyCosts& costs) noexcept {
-  const double of_chunk =
+  constexpr double word_max = 1000, usual = 1.25;
+  const double measured =
       (costs.exchange_chunk - 2 * costs.word) / (costs.put_chunk + costs.get_chunk);
+  const double of_chunk = costs.word > word_max ? std::min(measured, usual) : measured;
   return 1 + std::max(0.0, of_chunk - 1) * std::min(1.0, bytes / chunk);
 }
 
@@ -57,10 +60,11 @@ constexpr std::size_t bytes_max = std::size_t{64} << 20;
 /// not exact, and at equal times copying is better, because it makes no system call.
 constexpr double margin = 0.95;
 
-/// The figures are of copies in caches.  By them, reading large blocks of an alltoall or a scatter
-/// may take a little longer than copying, and is faster all the same.  Where it takes more than so
-/// many times as long, reads are slow on this machine, and took 1.4 to 1.9 times as long there.
-constexpr double large_loss = 1.15;
+/// The figures are of copies in caches.  By them, reading large blocks of a scatter may take a
+/// little longer than copying, and of an alltoall nearly as long, and is faster all the same.
+/// Where it takes more than so many times as long, reads are slow on this machine.
+constexpr double large_loss_of_scatter = 1.15;
+constexpr double large_loss_of_alltoall = 1.05;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
 /// and within their second caches.  The cost of one chunk does not show this (docs/performance.md).
@@ -149,11 +153,17 @@ ReadRanges reading_by_costs(const CopyCosts& costs) noexcept {
       if (!pays && range.from != SIZE_MAX) break;
     }
   }
-  for (const auto& [what, large] : {std::pair{ReadFor::alltoall, single_copy_alltoall_also_bytes},
-                                    std::pair{ReadFor::scatter, single_copy_scatter_also_bytes}}) {
+  struct Large {
+    ReadFor what;
+    std::size_t bytes;
+    double loss_max;
+  };
+  for (const auto& [what, large, loss_max] :
+       {Large{ReadFor::alltoall, single_copy_alltoall_also_bytes, large_loss_of_alltoall},
+        Large{ReadFor::scatter, single_copy_scatter_also_bytes, large_loss_of_scatter}}) {
     ReadRange& range = ranges[static_cast<std::size_t>(what)];
     const double loss = reading_ns(what, large, costs) / copying_ns(what, large, costs);
-    if (!(loss < large_loss)) continue;
+    if (!(loss < loss_max)) continue;
     if (range.to < large)
       range.also_from = large;
     else

@@ -270,7 +270,7 @@ struct Execution {
       case plan::Place::partial:
         return {.memory = memory.partials[of_parity] + offset_of(where)};
       case plan::Place::slot:
-        assert(where.index >= memory.data_slot_count ||
+        assert(where.index >= memory.data_slot_count || where.index >= memory.long_slot_count ||
                (where.payload + 1u) * memory.payload_bytes <= memory.bytes_of_slot(where.index));
         return {.memory = slot(where.index, of_parity) + where.payload * memory.payload_bytes};
     }

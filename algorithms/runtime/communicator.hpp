@@ -131,6 +131,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
+    // In simulated time chunks are those by which schedules are priced.
+    if (neighbours.nodes.node_count == 1 && process_of.size() > 1 && !context.clock.is_simulated())
+      return tune::chunk_bytes_in_one_node(plan, context.settings.chunk_bytes);
     return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
                                  context.settings.chunk_bytes);
   }

@@ -82,6 +82,16 @@ Blocks in_pieces(const Blocks& blocks, const std::vector<Rank>& owners) {
   return cut;
 }
 
+/// Whether long messages stay in the partials of their senders, all of them (shm/message_policy),
+/// so that slots need no room for them.  Where time is simulated it is charged as if they came.
+bool keeps_long_messages_with_senders(const Operation::Implementation& operation) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  return communicator.neighbours.nodes.node_count == 1 &&
+         !communicator.context.clock.is_simulated() &&
+         tune::sends_blocks_directly(operation.plan) && operation.plan.answers.empty() &&
+         !operation.plan.zero_copy && !operation.plan.shares_target && !operation.stale();
+}
+
 /// Which part of source and target each chunk is, and how long the longest one of all ranks.
 void cut_into_chunks(Operation::Implementation& operation, const OperationRequest& request,
                      const Completed& completed) {
@@ -228,6 +238,11 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
   memory.short_slot_bytes = register_bytes_for(plan.short_payloads * memory.payload_bytes);
   memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
   memory.long_slot_count = memory.data_slot_count - plan.short_slot_count;
+  if (keeps_long_messages_with_senders(operation)) {
+    const std::size_t longest = shm::long_from_bytes(false);
+    memory.long_slot_count = 0;
+    memory.short_slot_bytes = register_bytes_for(std::min(memory.payload_bytes, longest));
+  }
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
   const std::size_t registers_bytes =
       2 * (slots_bytes + plan.partial_count * memory.register_bytes);

@@ -82,7 +82,8 @@ constexpr Setting table[] = {
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "
      "1M where an operation is zero-copy; less where a plan has many slots, and 8K for the pieces "
-     "of chains and rings of blocks. Where a plan cuts the payload into parts, it is a chunk of "
+     "of chains and rings of blocks. Blocks of up to five ranks of a single node go in chunks of "
+     "128K to 256K. Where a plan cuts the payload into parts, it is a chunk of "
      "each part. Pieces never take more than their share of the arena."},
     {messages, "TUTTI_SINGLE_COPY_BYTES", "bytes, measured or never", "measured",
      "From how many bytes on ranks of a node read each other's buffers.",

@@ -76,4 +76,18 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
   return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.payloads));
 }
 
+bool sends_blocks_directly(const plan::Plan& plan) noexcept {
+  return plan.algorithm == "direct" && plan.slot_count > plan.line_slot_count &&
+         plan.short_slot_count == 0 && plan.payloads == 1;
+}
+
+std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked) noexcept {
+  const std::size_t usual = chunk_bytes_for(plan, true, asked);
+  if (asked != 0 || !sends_blocks_directly(plan)) return usual;
+  // A rank has a partial for each other rank at most.
+  const std::size_t partials = 2 * std::max<std::size_t>(plan.parts - 1u, 1);
+  return std::max(usual,
+                  std::min(chunk_bytes_of_node_blocks, node_blocks_partials_bytes / partials));
+}
+
 }  // namespace tutti::tune

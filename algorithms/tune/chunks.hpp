@@ -13,6 +13,11 @@ namespace tutti::tune {
 /// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
+/// A chunk of the blocks that each rank of a single node sends directly to the others, if its
+/// partials need no more of the arena than below.  All ranks copy at the same time, and have fewer
+/// chunks to wait for (measured, docs/performance.md).
+inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
+inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
 /// is little to tell.
 inline constexpr std::size_t chunk_bytes_of_reduce = 64u << 10;
@@ -69,5 +74,11 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
 /// many registers, the arena may allow less.
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
                             std::size_t asked = 0) noexcept;
+
+/// Whether the plan sends each block directly to whom it is for, through partials.
+bool sends_blocks_directly(const plan::Plan& plan) noexcept;
+
+/// As chunk_bytes_for(), where all ranks are on one node.
+std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked = 0) noexcept;
 
 }  // namespace tutti::tune

@@ -40,8 +40,8 @@ bool is_file(const struct stat& status, const MappedRange& range) {
   return S_ISREG(status.st_mode) && status.st_dev == range.device && status.st_ino == range.inode;
 }
 
-/// The same of a descriptor that may belong to another thread.  The thread sanitizer would take
-/// fstat() for a use of it, which races with that thread's close().
+/// The descriptor may belong to another thread.  The thread sanitizer would take fstat() for a use
+/// of it that races with a close() there.
 bool leads_to(int descriptor, const MappedRange& range) {
   struct statx status;
   return ::statx(descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status) == 0 &&

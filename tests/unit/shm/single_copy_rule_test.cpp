@@ -299,13 +299,48 @@ const Machine later_epyc_with_shared_cache{.name = "later EPYC with a shared cac
                                                     {ReadFor::scatter, 4 * M, 1.65},
                                                     {ReadFor::scatter, 8 * M, 1.64}}};
 
+/// Its two cores share no cache at other times: ratios of three launches each way, and figures of
+/// two runs, of a quiet one and of one that other programs disturbed.
+const std::vector<Row> later_epyc_rows = {
+    {ReadFor::allgather, 64 * K, 1.45}, {ReadFor::allgather, 256 * K, 1.09},
+    {ReadFor::allgather, 1 * M, 1.14},  {ReadFor::allgather, 8 * M, 1.65},
+    {ReadFor::alltoall, 64 * K, 1.35},  {ReadFor::alltoall, 512 * K, 1.02},
+    {ReadFor::alltoall, 1 * M, 1.08},   {ReadFor::alltoall, 4 * M, 1.16},
+    {ReadFor::alltoall, 8 * M, 1.28}};
+const Machine later_epyc{.name = "later EPYC",
+                         .costs = {.word = 326,
+                                   .read_call = 1332,
+                                   .read_page = 1302,
+                                   .read_chunk = 5108,
+                                   .put_page = 150,
+                                   .put_chunk = 1272,
+                                   .get_page = 250,
+                                   .get_chunk = 1963,
+                                   .own_chunk = 601,
+                                   .exchange_chunk = 4327},
+                         .rows = later_epyc_rows};
+const Machine disturbed_later_epyc{.name = "later EPYC beside other programs",
+                                   .costs = {.word = 2980,
+                                             .read_call = 1352,
+                                             .read_page = 1312,
+                                             .read_chunk = 5258,
+                                             .put_page = 160,
+                                             .put_chunk = 1302,
+                                             .get_page = 250,
+                                             .get_chunk = 1962,
+                                             .own_chunk = 761,
+                                             .exchange_chunk = 42804},
+                                   .rows = later_epyc_rows};
+
 const Machine machines[] = {xeon,
                             epyc,
                             epyc_with_one_cache,
                             epyc_with_two_cores_before,
                             epyc_with_two_cores,
                             epyc_with_shared_cache,
-                            later_epyc_with_shared_cache};
+                            later_epyc_with_shared_cache,
+                            later_epyc,
+                            disturbed_later_epyc};
 
 void expect_no_loss(const Machine& machine) {
   const ReadRanges ranges = reading_by_costs(machine.costs);

@@ -29,8 +29,8 @@ class Ring : public testing::Test {
 TEST_F(Ring, suits_areas_that_are_neither_small_nor_few) {
   EXPECT_FALSE(ring_.suits(StagingRing::area_bytes_min - 1));
   EXPECT_TRUE(ring_.suits(StagingRing::area_bytes_min));
-  EXPECT_TRUE(ring_.suits(ring_bytes / 8));
-  EXPECT_FALSE(ring_.suits(ring_bytes / 8 + 1));
+  EXPECT_TRUE(ring_.suits(ring_bytes / StagingRing::areas_min));
+  EXPECT_FALSE(ring_.suits(ring_bytes / StagingRing::areas_min + 1));
   EXPECT_EQ(ring_.areas_of(65536), 16u);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "choosing.hpp"
+#include "plan/blocks/blocks.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
 #include "tune/hierarchy.hpp"
@@ -54,6 +55,33 @@ TEST(Selection, chunks_hold_at_most_what_is_asked_for_and_an_element_of_each_par
   EXPECT_EQ(chunk_count(3, 1000, 1, 64), 3u);
   EXPECT_EQ(chunk_count(3, 1000, 2, 64), 1u);
   EXPECT_EQ(chunk_count(2, 1000, 3, 64), 1u);
+}
+
+TEST(Selection, blocks_in_a_single_node_go_in_longer_chunks_if_their_partials_stay_small) {
+  using plan::Transport;
+  for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
+    for (const Rank self : {Rank{0}, Rank{ranks - 1}})
+      for (const plan::Plan& plan :
+           {plan::direct_allgather(self, ranks, Transport::copied),
+            plan::direct_alltoall(self, ranks, Transport::copied),
+            plan::direct_gather(self, ranks, Rank{0}, Transport::copied),
+            plan::direct_scatter(self, ranks, Rank{0}, Transport::copied)}) {
+        const std::size_t chunk = chunk_bytes_in_one_node(plan),
+                          usual = chunk_bytes_for(plan, true);
+        if (ranks == 2) {
+          EXPECT_EQ(chunk, 256u << 10);
+        }
+        EXPECT_GE(chunk, usual);
+        if (chunk > usual) {
+          EXPECT_LE(2 * chunk * plan.partial_count, 1u << 20);
+        }
+        EXPECT_EQ(chunk_bytes_in_one_node(plan, 4096), 4096u) << "as asked";
+      }
+  const plan::Plan read = plan::direct_allgather(Rank{0}, 2, Transport::by_reference);
+  EXPECT_EQ(chunk_bytes_in_one_node(read), chunk_bytes_for(read, true));
+  const Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  const plan::Plan sum = allreduce_plan(Rank{0}, 2, asked);
+  EXPECT_EQ(chunk_bytes_in_one_node(sum), 64u << 10);
 }
 
 TEST(Selection, chunks_stay_in_the_cache_unless_the_users_buffers_hold_them) {
