@@ -54,9 +54,9 @@ TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
   std::printf("%s%s", regret_table_of(results).c_str(), misses_of(results).c_str());
   EXPECT_LE(regrets.median, bound_of(ChosenBy::model).median);
   EXPECT_LE(regrets.worst, bound_of(ChosenBy::model).worst);
-  // With what is known 5 % off, parts of 170 bytes of 17 ranks are taken for the faster way.
-  EXPECT_LE(summary.over_uniform, 1.05);
-  EXPECT_LE(summary.slower_than_uniform, 2u);
+  // With what is known 5 % off, parts of 170 bytes of 12 ranks are taken for the faster way.
+  EXPECT_LE(summary.over_uniform, 1.03);
+  EXPECT_LE(summary.slower_than_uniform, 1u);
 }
 
 TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
