@@ -46,12 +46,13 @@ constexpr Timeout closing_timeout = 1s;
 // How long the hub, when it is stopped before all ranks have met, still waits for what rank 0 has
 // sent; and how long it tries to send the last frames.
 constexpr Timeout farewell_timeout = 500ms;
-// While descriptors are short and no stranger has one, connections wait in the kernel's queue.  So
-// do they once all ranks have met, if as many have come in this time as one turn takes.
+// How long the hub stops accepting, and leaves connections in the kernel's queue: while descriptors
+// are short and no stranger has one to give back; and, once all ranks have met, when it has
+// accepted accepts_per_turn within this time.
 constexpr Timeout accept_pause = 100ms;
-// The number of newcomers in excess of the ranks that are still to come.  If there are more, by as
-// many as one turn takes, strangers are dropped down to it, never the newcomer, so that silent
-// connections cannot lock a rank out.
+// How many strangers are kept in addition to one for each rank that is still to come.  Once there
+// are accepts_per_turn more, strangers are dropped down to this number, never the newest ones, so
+// that silent connections cannot lock a rank out.
 constexpr std::size_t strangers_max = 128;
 // A limit per turn of the loop, so that a flood of connections does not starve the ranks.  It is
 // a fraction of strangers_max, so that newcomers have some turns to say who they are.
@@ -263,7 +264,7 @@ class Hub::Service {
   }
 
   void accept_newcomers() {
-    // Once no rank is still to come, whoever connects can wait.
+    // Until all ranks have met, the limit is for each turn; after that, for each accept_pause.
     if (!joined_ || !period_ends_ || period_ends_->passed(now())) {
       period_ends_ = in(accept_pause);
       accepted_ = 0;
@@ -282,13 +283,14 @@ class Hub::Service {
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
           const int error = errno;
-          // The kernel looks for a descriptor first, and then whether anybody waits.
+          // accept4() fails for want of a descriptor even if no connection is waiting.
           pollfd waiting{listener_.get(), POLLIN, 0};
           if (::poll(&waiting, 1, 0) == 0) {
             shortage_ = 0;
             break;
           }
-          // The next turn takes the descriptor, after it has read what others have said.
+          // The next turn accepts with the freed descriptor, after it has read what clients have
+          // sent.
           if (drop_strangers(1) != 0 || probes_.give_back(accepts_per_turn, now()) != 0) return;
           shortage_ = error;
           pause_accepting(in(accept_pause));
@@ -297,7 +299,7 @@ class Hub::Service {
         continue;  // that client has gone again
       }
       auto connection = std::make_unique<Connection>(std::move(socket), origin_of(peer));
-      if (!ready_.add(connection->socket.get(), connection.get())) continue;  // it comes again
+      if (!ready_.add(connection->socket.get(), connection.get())) continue;  // it will try again
       shortage_ = 0;
       look_at_strangers_by(connection->expires);
       connections_.push_back(std::move(connection));
@@ -307,8 +309,8 @@ class Hub::Service {
         std::count_if(connections_.begin(), connections_.end(),
                       [](const auto& connection) { return connection->is_stranger(); }));
     const std::size_t room = strangers_max + ranks_to_come();
-    // Each rank that has joined takes a place from them, which is no reason to drop one at that
-    // moment: it would make the ranks wait.
+    // `room` shrinks by one whenever a rank joins.  To drop a stranger each time would delay the
+    // ranks, so some more are tolerated.
     if (strangers > room + accepts_per_turn) (void)drop_strangers(strangers - room);
   }
 
@@ -508,8 +510,8 @@ class Hub::Service {
       refuse(connection, {wire::Reason::secret, 0});
       return true;
     }
-    // Not before, because strangers are to cost little: the challenge alone has been sent, which
-    // nothing makes faster, and who is silent has a deadline anyway.
+    // Only now, so that strangers cost little: so far only the challenge has been sent, which the
+    // options would not speed up, and a silent client has a deadline anyway.
     set_connection_options(connection.socket.get());
     const wire::Proof own{prove(Prover::hub, secret_, hello, connection.challenge)};
     send(connection, make_frame(FrameType::proof, bytes_of(own)));
@@ -561,7 +563,7 @@ class Hub::Service {
     for (const Member& member : members_)
       member.connection->reader.set_limit(wire::to_hub_bytes_max(rank_count()));
     probes_.clear();
-    // The port is that of later meetings, too.
+    // The hub of a later meeting listens at the same port.
     close_listener();
     drop_those_that_join();
     broadcast(list_frame(FrameType::welcome, 0, present));
@@ -814,8 +816,8 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
-  int shortage_ = 0;          // errno, while newcomers wait and nothing can be given up for them
-  std::size_t accepted_ = 0;  // in this turn; once all have met, in the period
+  int shortage_ = 0;          // errno, while newcomers wait for a descriptor and none can be freed
+  std::size_t accepted_ = 0;  // in this turn; once all have met, until period_ends_
   std::optional<Deadline> period_ends_;
   std::optional<Deadline> look_at_strangers_;  // none of them expires before
   struct {

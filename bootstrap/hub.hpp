@@ -26,7 +26,8 @@ struct HubOptions {
   /// Where each rank listens, in a meeting of those that are still there (reunion.hpp): the hub
   /// connects to the ranks that have not come.  A rank whose port refuses that, or says something
   /// unasked, is gone for good, as is one whose host does not answer; the others are waited for.
-  /// Then ranks are counted anew.  Empty: all ranks have to come.
+  /// When each rank has come or is gone, those that have come are numbered from 0.  Empty: all
+  /// ranks have to come.
   std::vector<Address> places = {};
   /// The rank whose hub it is.  Not 0 only in such a meeting, where the ranks below it are gone.
   std::uint32_t own_rank = 0;

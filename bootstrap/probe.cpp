@@ -11,7 +11,8 @@ namespace tutti::bootstrap {
 
 Probe::Finding Probe::begin(Timeout now) noexcept {
   if (!is_due(now)) return Finding::undecided;
-  // The kernel would try for minutes.  An attempt that fails at once is silence, too.
+  // The kernel would try for minutes, so silence has a limit of its own.  It also begins with an
+  // attempt that fails at once.
   if (!state_.silent_until && may_vanish_)
     state_.silent_until = Deadline::after(patience_.with_port, now);
   state_.socket = begin_to_connect(state_.asks_host ? elsewhere_at_host_of(place_) : place_);
@@ -82,8 +83,8 @@ Probe::Finding Probe::look_at_connection(Timeout now) noexcept {
   return miss(0, now);
 }
 
-/// Ends a connection.  The rank is gone only if nobody listens at its port any more, or if its host
-/// has stopped answering.
+/// Ends a connection or an attempt to connect.  The rank is gone only if nobody listens at its port
+/// any more, or if its host has stopped answering.
 Probe::Finding Probe::miss(int error, Timeout now) noexcept {
   error_ = error;
   if (!state_.asks_host && error == ECONNREFUSED) return Finding::gone;

@@ -1,6 +1,6 @@
-// Whether a rank that has not come to a meeting (reunion.hpp) is still there, as far as a
-// connection to its port tells.  Nobody need accept that connection: the kernel of a process that
-// still has the port does, also if the process is stopped.
+// Finds out whether a rank that has not come to a meeting (reunion.hpp) is still there, by
+// connecting to its port.  The rank need not accept that connection: its kernel does as long as the
+// process has the port, also while the process is stopped.
 //
 //   the port refuses                      nobody has it any more: gone
 //   somebody says something               no rank does before it is asked, so it is another
@@ -13,9 +13,9 @@
 //                                         another port there; the host is gone if nothing answers
 //                                         there either
 //
-// The network's word that there is no way to a host is no answer.
+// An error of the network (such as "no route to host") does not count as an answer.
 //
-// One thread at a time.  Nothing here blocks; what time it is is said by the caller.
+// One thread at a time.  Nothing here blocks; the caller passes the current time.
 #pragma once
 
 #include <poll.h>
@@ -50,18 +50,19 @@ class Probe {
   /// What to wait for by poll(), and for how long at most; then look() says what it means.
   pollfd awaited() const noexcept;
   Timeout sleep_max(Timeout now) const noexcept;
-  /// Takes the events that poll() has returned; 0: none.  What the network has said counts before
-  /// the time that has passed, also if the thread was stopped and looks late.
+  /// Takes the events that poll() has returned; 0: none.  An answer that has arrived counts even if
+  /// the time is up by now, as when the thread was stopped and looks late.
   Finding look(short events, Timeout now) noexcept;
 
-  /// Whether it has a connection, or is making one; and whether that is to the rank's port.
+  /// is_open(): it has a connection, or is making one.  is_connected(): to the rank's port, and
+  /// complete.
   bool is_open() const noexcept { return static_cast<bool>(state_.socket); }
   bool is_connected() const noexcept { return state_.is_connected; }
   /// Whether begin() would connect.
   bool is_due(Timeout now) const noexcept {
     return !state_.socket && (!state_.next_attempt || state_.next_attempt->passed(now));
   }
-  /// Why the last attempt or connection has ended (errno); 0: by its other end.
+  /// Why the last attempt or connection has ended (errno); 0: its other end has closed it.
   int error() const noexcept { return error_; }
 
   /// Ends the connection and forgets what it has told.  The next begin() connects.
@@ -71,11 +72,11 @@ class Probe {
   struct State {
     UnsharedDescriptor socket;
     bool is_connected = false;
-    bool asks_host = false;  // whether it answers at all: the connection is to another port
+    bool asks_host = false;  // tries another port, to learn whether the host answers at all
     std::optional<Deadline> next_attempt;    // without a socket; none: at once
     Timeout next_pause = probe_pause_first;  // after that attempt
-    std::optional<Deadline>
-        silent_until;  // while nothing answers: when to ask the host, or give up
+    /// While nothing answers: when to ask the host or, if it is being asked, to give it up.
+    std::optional<Deadline> silent_until;
   };
 
   Finding take(Timeout now) noexcept;

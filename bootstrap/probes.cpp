@@ -64,8 +64,8 @@ std::vector<std::uint32_t> Probes::begin(Timeout now) {
   return gone;
 }
 
-/// Probes that have been connected for a while make room for others that wait.  The kernel of a
-/// rank that is late keeps such a connection in its queue, so this is not done more often.
+/// Probes that have been connected for a while make room for others that wait.  Turns are not
+/// shorter than that, because the kernel of a late rank keeps each closed connection in its queue.
 void Probes::end_turns(Timeout now) noexcept {
   for (Probed& probed : ranks_) {
     if (waiting_ == 0) return;
@@ -89,7 +89,8 @@ Timeout Probes::sleep_max(Timeout now) const noexcept {
   if (paused_until_) sleep = paused_until_->remaining(now);
   for (const Probed& probed : ranks_) {
     if (!probed.is_wanted) continue;
-    // Without a connection it waits for the end of the pause, or, if it is due, for others.
+    // Without a connection, a probe waits for the end of its pause; if it is due, for a place that
+    // others have.
     if (probed.probe.is_open() || (!paused_until_ && !probed.probe.is_due(now)))
       sleep = std::min(sleep, probed.probe.sleep_max(now));
     if (waiting_ != 0 && !paused_until_ && probed.probe.is_connected())

@@ -1,12 +1,12 @@
-// The probes of a hub: whether the ranks that have not come to a meeting (reunion.hpp) are still
-// there, without taking the descriptors that those need which come.
+// The probes of a hub: find out which of the ranks that have not come to a meeting (reunion.hpp)
+// are still there, without using up the descriptors that arriving ranks need.
 //
-//   all at once                   64 connections, and to one host 4 that it has not answered yet
-//   more ranks that are late      take turns, each of them a quarter of a second
-//   descriptors are short         the probes give back theirs, and wait a moment
+//   at any time                   at most 64 connections, and 4 unanswered ones to each host
+//   more ranks are late           their probes take turns of a quarter of a second
+//   descriptors are short         the probes close their connections, and pause for a moment
 //   a host has vanished           all of its ranks are gone, also those that were not probed
 //
-// One thread at a time.  Nothing here blocks; what time it is is said by the caller.
+// One thread at a time.  Nothing here blocks; the caller passes the current time.
 #pragma once
 
 #include <poll.h>
@@ -27,7 +27,7 @@ namespace tutti::bootstrap {
 inline constexpr std::size_t probes_open_max = 64;
 inline constexpr std::size_t probes_unanswered_max = 4;  // of one host
 inline constexpr std::chrono::milliseconds probe_turn{250};
-/// While descriptors are short.
+/// How long no probe connects after descriptors were short.
 inline constexpr std::chrono::milliseconds probes_pause{100};
 
 class Probes {
@@ -40,29 +40,31 @@ class Probes {
   bool empty() const noexcept { return ranks_.empty(); }
   void clear() noexcept { ranks_.clear(); }
 
-  /// From now on, or no longer.  What is known of the rank is forgotten when that changes.
+  /// Starts to look for a rank, or stops.  If that is a change, what is known of the rank is
+  /// forgotten.
   void look_for(std::uint32_t rank, bool wanted) noexcept;
   /// Ends a connection and forgets what it has told.
   void forget(std::uint32_t rank) noexcept { ranks_[rank].probe.reset(); }
 
   /// Connects where it is time to.  Returns ranks that are gone, which are looked for no longer.
   std::vector<std::uint32_t> begin(Timeout now);
-  /// Appends what to wait for by poll(), and says for how long at most; then look() takes what was
-  /// appended.  It returns ranks that are gone.
+  /// await() appends what to wait for by poll(), for at most sleep_max().  Then look() takes what
+  /// await() has appended, and returns ranks that are gone.
   void await(std::vector<pollfd>& polled);
   Timeout sleep_max(Timeout now) const noexcept;
   std::vector<std::uint32_t> look(std::span<const pollfd> polled, Timeout now);
 
-  /// Closes up to so many connections, and makes none for a moment.  Returns how many.
+  /// Closes up to `count` connections, and makes none for probes_pause.  Returns how many it has
+  /// closed.
   std::size_t give_back(std::size_t count, Timeout now) noexcept;
-  /// Why the last attempt could not be made (errno), if for want of something that is short here;
-  /// else 0.
+  /// The errno value of the last attempt if this process or host lacked something for it
+  /// (is_own_shortage()); else 0.
   int shortage() const noexcept { return shortage_; }
 
  private:
   struct Probed {
     Probe probe;
-    std::uint32_t host;  // the lowest rank there
+    std::uint32_t host;  // named by its lowest rank
     bool is_wanted = false;
     Deadline turn_ends;  // while it is connected
   };

@@ -20,18 +20,19 @@ class Readiness {
   /// Throws Error{system}.
   Readiness();
 
-  /// Waits for something to read, too, from now on.  `owner` is in `data.ptr` of its events.  False
-  /// and errno: the kernel has no room for it.
+  /// Adds a descriptor, which is ready when it can be read.  `owner` is in `data.ptr` of its
+  /// events.  False and errno: the kernel has no room for it.
   bool add(int descriptor, void* owner) noexcept;
   /// `events`: EPOLLIN, EPOLLOUT, both or 0.
   void change(int descriptor, void* owner, std::uint32_t events) noexcept;
   void remove(int descriptor) noexcept;
 
-  /// Returns once one is ready, or after `sleep`.  What it returns is valid until the next call,
-  /// and does not name all that are ready if these are many: the others come first the next time.
+  /// Returns once one is ready, or after `sleep`.  The result is valid until the next call.  It has
+  /// at most 64 entries: if more are ready, the others come first the next time.
   std::span<const epoll_event> wait(Timeout sleep) noexcept;
 
-  /// It can be read once one is ready, so that the thread can wait for other things, too.
+  /// A descriptor that can be read when one in the list is ready: a thread can wait for it and for
+  /// others by poll().
   int descriptor() const noexcept { return list_.get(); }
 
  private:

@@ -146,8 +146,8 @@ void MeetingPlace::know(std::span<const MeetingCard> all, Rank self) {
   }
 }
 
-/// The rank of the next host that has there the place that this rank has on its own host, so that
-/// not all ranks of a host connect to one.
+/// A rank of the next host: the one whose position among the ranks of that host is the same as this
+/// rank's on its own, so that not all ranks of a host connect to the same one.
 std::optional<std::size_t> MeetingPlace::counterpart() const {
   const std::size_t own = index_of(self_), count = places_.size();
   std::size_t next = own;
@@ -164,8 +164,8 @@ std::optional<std::size_t> MeetingPlace::counterpart() const {
   return there[position % there.size()];
 }
 
-/// Connects once.  Others do so to this rank meanwhile, and its queue may be short.  0 or an errno
-/// value.
+/// Connects once, and empties this rank's queue meanwhile: others connect to it, and it may be
+/// short.  Returns 0 or an errno value.
 int MeetingPlace::try_to_connect(const Address& place, Deadline deadline) noexcept {
   const UnsharedDescriptor socket = begin_to_connect(place);
   if (!socket) return errno;
@@ -187,7 +187,8 @@ std::string MeetingPlace::obstacle(Deadline deadline) {
   const Timeout patient = std::min<Timeout>(host_answers_within, deadline.remaining(now()));
   int error = 0;
   for (Timeout pause = probe_pause_first;; pause = std::min<Timeout>(2 * pause, probe_pause_last)) {
-    // The kernel drops what comes to a full queue, and asks again after a second.
+    // The kernel of a port whose queue is full drops the request, and this one's repeats it after a
+    // second.
     error = try_to_connect(
         place, Deadline::after(std::min<Timeout>(deadline.remaining(now()), 1s), now()));
     if (error == 0) return {};
@@ -207,8 +208,8 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
   detail::check(!places_.empty(), "a rank knows where the others listen before it meets them");
   for (const Rank rank : ended) is_gone_[index_of(rank)] = true;
   is_gone_[index_of(self_)] = false;
-  // A leader that is gone is so for good only if those that are still there agree: its host may
-  // come back before they have met.
+  // What this call finds out about leaders becomes final (is_gone_) only when the others have been
+  // met: until then a host may come back.
   std::vector<bool> is_gone = is_gone_;
   for (std::size_t rank = 0; rank < places_.size(); ++rank)
     if (vanished_until_[rank] && !vanished_until_[rank]->passed(now())) is_gone[rank] = true;
@@ -256,8 +257,8 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
   }
 }
 
-/// From when on nothing has answered at that leader's port, if this rank has not stopped asking for
-/// long.
+/// Since when nothing has answered at that leader's port; none if this rank has not asked for
+/// longer than Patience::with_host.
 std::optional<Timeout> MeetingPlace::silence_of(std::uint32_t leader) const noexcept {
   if (!silence_ || silence_->leader != leader) return std::nullopt;
   if (now() - silence_->asked > patience_.with_host) return std::nullopt;
@@ -265,7 +266,7 @@ std::optional<Timeout> MeetingPlace::silence_of(std::uint32_t leader) const noex
 }
 
 void MeetingPlace::make_room_in_queue() noexcept {
-  // Where a socket listens, these two count its queue and say how long it may be.
+  // For a listening socket, tcpi_unacked is the length of its queue, and tcpi_sacked is the limit.
   tcp_info info{};
   socklen_t bytes = sizeof info;
   const bool known = ::getsockopt(listener_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&

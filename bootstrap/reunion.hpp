@@ -8,19 +8,22 @@
 //   rank 3  stopped            its kernel still accepts connections: it is late, and waited for
 //   rank 4  dead               found by rank 1: its port refuses connections
 //
-// Ranks that go by the same ports find the same leader, at different times, without a vote: a port
-// that once refuses connections accepts none again, unless another program gets it.  A leader that
-// dies before it has welcomed all is found by those that wait for it, and the next one leads.
-// Ranks are those of the first communicator, whatever it was shrunk to since, so that those that
-// have got one that is shrunk again and those that have not meet each other.
+// All ranks try the same ports in the same order, so they find the same leader, without a vote and
+// even at different times: a port that once refuses connections accepts none again, unless another
+// program gets it.  A leader that dies before it has welcomed all is found by those that wait for
+// it, and the next one leads.  Ranks are numbered as in the first communicator, whatever it was
+// shrunk to since.  So ranks that have got a communicator, and shrink that one, meet ranks that
+// have not got it.
 //
 // Another program may get the port of a dead rank.  If it says anything that no rank would say, the
 // rank is gone.  If it accepts connections in silence, it looks like a rank that is stopped: the
-// meeting times out and names the rank.  So who has not been welcomed is gone in all later meetings
-// of those that have, whatever listens at its port, and so is a rank whose process is known to have
-// ended.  The first meeting after such a death still times out on ranks of other hosts.
+// meeting times out and names the rank.  So ranks that have been welcomed take all others for gone
+// in later meetings, whatever listens at the others' ports, and also each rank whose process is
+// known to have ended.  The first meeting after such a death still times out on ranks of other
+// hosts.
 //
-// If a host has vanished, all of its ranks are gone, for this call and the next ones.
+// If a host has vanished, all of its ranks are gone, for this call and for those of the next minute
+// (vanished_remembered).
 //
 // Two ranks whose hosts cannot reach each other take each other's hosts for vanished, and then both
 // sides of the network go on by themselves.
@@ -62,8 +65,9 @@ struct MeetingCard {
 };
 static_assert(sizeof(MeetingCard) == 64 && std::is_trivially_copyable_v<MeetingCard>);
 
-/// How long a rank goes by it that a host has vanished, so that it comes further with the next call
-/// if many have.  Ranks that find this out at different times meet only if it is forgotten again.
+/// How long a rank remembers that a host has vanished, so that its next call gets further if
+/// several hosts have.  Then it forgets it: otherwise ranks that find it out at different times
+/// might never meet.
 inline constexpr std::chrono::seconds vanished_remembered{60};
 
 /// A rank's part of all meetings of the ranks of one communicator.  One thread at a time.
@@ -80,18 +84,19 @@ class MeetingPlace {
   /// own host.
   void know(std::span<const MeetingCard> all, Rank self);
 
-  /// Why this rank cannot connect to one of the next host; empty: it can, or there is none, or the
-  /// queue of that rank's port is full.  Where a firewall refuses connections, ranks that are still
-  /// there would look as if they were gone.  It tries until the deadline, unless it is refused, and
-  /// empties its own queue meanwhile; then it asks the host for as long, at most 3 s.
+  /// Why this rank cannot connect to a rank of the next host; empty: it can, or there is no other
+  /// host, or the queue of that rank's port is full.  Where a firewall refuses connections, ranks
+  /// that are still there would look as if they were gone.  Tries until the deadline or a refusal,
+  /// and empties this rank's own queue meanwhile; then it asks whether the host answers at all, for
+  /// as long again, but at most 3 s.
   std::string obstacle(Deadline deadline);
 
-  /// Closes the connections that wait in the queue of this rank's port, as those of others'
-  /// obstacle() and of meetings that are over do.  A rank that still waits on one for this rank
-  /// connects again, which may be 200 ms later.
+  /// Closes the connections that wait in the queue of this rank's port, for instance those that
+  /// others' obstacle() and past meetings have left there.  A rank that is still waiting for this
+  /// one over such a connection connects again, up to 200 ms later.
   void empty_queue() noexcept;
-  /// Likewise if the queue is half full, because a full one answers nobody; otherwise one system
-  /// call, and ranks that wait for this one go on waiting.
+  /// Likewise if the queue is at least half full, because a full one answers nobody.  Otherwise it
+  /// makes one system call and closes nothing.
   void make_room_in_queue() noexcept;
 
   struct Met {
@@ -114,7 +119,7 @@ class MeetingPlace {
   std::string secret_;
   std::vector<Address> places_;                          // by rank
   std::vector<bool> is_gone_;                            // likewise: for good
-  std::vector<std::optional<Deadline>> vanished_until_;  // likewise: its host has, as far as known
+  std::vector<std::optional<Deadline>> vanished_until_;  // likewise: its host is taken for gone
   // The last call ended while nothing answered at the port of that leader.
   struct Silence {
     std::uint32_t leader;

@@ -62,7 +62,8 @@ int finish_connecting(int socket, Deadline deadline) noexcept {
     const Timeout left = deadline.remaining(detail::MonotonicClock::read());
     const int ready = ::poll(&waiting, 1, poll_milliseconds(left));
     if (ready > 0) return outcome_of_connecting(socket);
-    // Signals and the longest sleep of poll() are not the end of the wait.
+    // poll() may return before the deadline: after a signal, or because its longest timeout is
+    // shorter.
     if (ready < 0 && errno != EINTR) return errno;
     if (deadline.passed(detail::MonotonicClock::read())) return ETIMEDOUT;
   }
@@ -251,7 +252,7 @@ bool host_answers(const Address& address, Deadline deadline, Timeout within) noe
   const Address elsewhere = elsewhere_at_host_of(address);
   const auto now = [] { return detail::MonotonicClock::read(); };
   const Deadline end = Deadline::after(std::min(within, deadline.remaining(now())), now());
-  // The network says at once that there is no way to a host, and that may change.
+  // "No route to host" comes at once and may be temporary, so it is asked again after a pause.
   constexpr Timeout pause = std::chrono::milliseconds(200);
   for (;;) {
     if (connect_to({&elsewhere, 1}, end) || !is_silence(errno)) return true;

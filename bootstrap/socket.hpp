@@ -34,7 +34,7 @@ struct Address {
   socklen_t bytes = 0;
 };
 
-/// The IP address in words, without the port.
+/// The IP address as text, without the port.
 std::string text_of(const Address& address);
 
 /// Which host that is, as far as one can tell: an IPv4 address, or the network of an IPv6 address,
@@ -54,8 +54,8 @@ UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::stri
 /// Room for the pending connections of a job that starts all at once; the kernel has its own limit.
 inline constexpr std::size_t backlog = 4096;
 
-/// Closes connections that wait in the queue of a port; at most so many, because others may come as
-/// fast.  Returns how many.
+/// Closes connections that wait in the queue of a listening socket: at most `at_most`, because new
+/// ones may come as fast as they are closed.  Returns how many.
 std::size_t close_waiting(int listener, std::size_t at_most) noexcept;
 
 /// The address and port at which a socket is bound.  Throws Error{system}.
@@ -73,8 +73,8 @@ bool host_answers(const Address& address, Deadline deadline,
                   Timeout within = host_answers_within) noexcept;
 /// Where host_answers() asks.
 Address elsewhere_at_host_of(const Address& address) noexcept;
-/// Whether connecting has failed, or a connection has ended, because the other host does not
-/// answer, as far as the network tells.
+/// Whether `error` says that the other host does not answer, as far as the network knows: when
+/// connecting has failed, or a connection has ended.
 bool is_silence(int error) noexcept;
 /// Whether connecting has failed for want of something that this process or host has too little of.
 bool is_own_shortage(int error) noexcept;

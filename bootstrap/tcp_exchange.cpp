@@ -95,13 +95,15 @@ std::string name_bytes(std::uint64_t total_bytes) {
 
 constexpr Rank hub_rank{0};
 
-/// A leader does not find its own hub.
+/// For a leader that cannot connect to its own hub.
 [[noreturn]] void throw_alone(const Address& place, const std::string& why, int error = 0) {
-  throw Error(ErrorCode::system,
-              "this rank leads those that meet, and cannot connect to itself at its own address " +
-                  text_of(place) + ", as TUTTI_SHRINKABLE (or shrinkable in code) needs: " + why +
-                  "; is the interface up, and does no firewall refuse it?",
-              error);
+  throw Error(
+      ErrorCode::system,
+      "this rank is the lowest one that is still there, to which all others connect, but it "
+      "cannot connect to itself at its own address " +
+          text_of(place) + ", as TUTTI_SHRINKABLE (or shrinkable in code) needs: " + why +
+          "; is the network interface up, and does a firewall let this pass?",
+      error);
 }
 
 }  // namespace
@@ -335,7 +337,7 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
                             name_timeout(vanished_after));
           // This rank's connection of an earlier call, which has timed out, may still be counted.
           if (refusal_->reason != wire::Reason::rank_taken)
-            return leader_is_gone("it is refused there");
+            return leader_is_gone("the program that listens there refuses it");
           refusal_.reset();
           socket_ = UnsharedDescriptor();
           break;
@@ -350,15 +352,17 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
           return missing(*answer_);
         case Reply::impostor:
         case Reply::foreign:
-          return leader_is_gone("another program is there");  // which has got the leader's port
+          return leader_is_gone("another program listens there");
         case Reply::end:
-          // A connection ends so once its other end has been silent for vanished_after.
+          // TCP ends a connection with such an error once its other end has been silent for
+          // vanished_after.
           if (may_vanish && is_silence(ended_by_)) return {.exchange = {}, .host_is_gone = true};
           break;
         case Reply::silence: {
           Attended attended = leader_is_missing();
           if (!trusts_hub_ && may_vanish)
-            attended.remark = "or it goes on without this rank, if this host did not answer";
+            attended.remark =
+                "or it has gone on without this rank, if this host did not answer for a while";
           return attended;
         }
       }

@@ -46,7 +46,7 @@ class TcpExchange final : public Exchange {
     Rank leader;                // whose hub it is
     Timeout linger;             // of the destructor of its first rank
     Patience patience = {};
-    /// From when on nothing has answered at the leader's port, as an earlier call has found.
+    /// Since when nothing has answered at the leader's port, if an earlier call has found that.
     std::optional<Timeout> silent_since = {};
   };
   struct Attended {

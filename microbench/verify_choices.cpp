@@ -300,7 +300,7 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
   const plan::Network network = truth.network();
   const CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
-  // Without the file, a program would go by the prices of FDR.
+  // A program without a tuning file would assume the prices of "fdr".
   tune::Knowledge model = tune::untuned(known);
   model.untuned = tune::machine_preset("fdr");
   CellResult result{.cell = cell};

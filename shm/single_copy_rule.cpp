@@ -44,8 +44,8 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
 /// By which factor copies through the mappings slow each other down when both ranks copy at the
 /// same time: as measured for a chunk and more, and less for small payloads, which stay in the
 /// first caches.  1.0 to 1.5 on two cores, 1.9 on two threads of one core (docs/performance.md,
-/// "Reading in place").  Where even a word took long, other programs held up the ranks, and a copy
-/// of both at the same time, which is rare then, was not measured.
+/// "Reading in place").  If even a word took longer than word_max (ns), other programs held up the
+/// ranks, which then rarely copied at the same time: the factor is taken to be at most `usual`.
 double at_once(double bytes, const CopyCosts& costs) noexcept {
   constexpr double word_max = 1000, usual = 1.25;
   const double measured =
@@ -60,9 +60,9 @@ constexpr std::size_t bytes_max = std::size_t{64} << 20;
 /// not exact, and at equal times copying is better, because it makes no system call.
 constexpr double margin = 0.95;
 
-/// The figures are of copies in caches.  By them, reading large blocks of a scatter may take a
-/// little longer than copying, and of an alltoall nearly as long, and is faster all the same.
-/// Where it takes more than so many times as long, reads are slow on this machine.
+/// The measured costs are of copies within caches, which large blocks exceed.  Reading large blocks
+/// is faster even if, by these costs, it takes up to so many times as long as copying.  If it takes
+/// longer than that, reads are slow on this machine.
 constexpr double large_loss_of_scatter = 1.15;
 constexpr double large_loss_of_alltoall = 1.05;
 

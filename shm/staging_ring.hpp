@@ -23,8 +23,8 @@ class StagingRing {
  public:
   /// Smaller areas gain nothing: between CPUs that share a cache, 16 KiB take as long as elsewhere.
   static constexpr std::size_t area_bytes_min = 16u << 10;
-  /// With larger ones the ring would have too few areas.  In 2 MiB, so many chunks of 256 KiB with
-  /// their words have room.
+  /// Areas of which fewer than these would fit are not put into the ring.  It is seven because
+  /// 2 MiB have room for seven chunks of 256 KiB, each with its control words.
   static constexpr std::size_t areas_min = 7;
 
   StagingRing(std::byte* memory, std::size_t bytes) noexcept : memory_(memory), bytes_(bytes) {

@@ -27,7 +27,7 @@ struct TransportFailure {
   std::string_view what;         // static text
   bool peer_had_left = false;    // its farewell had come before
   std::uint32_t connection = 0;  // its index
-  bool was_let_go = false;       // it concerns only what still uses it (Connections::forget())
+  bool was_let_go = false;       // by forget(): concerns only those that still use it
   // Where a completion carried it:
   bool is_receive = false;         // of a receive; else of a write
   std::uint32_t vendor_error = 0;  // as the device gives it

@@ -68,7 +68,8 @@ class SetAside {
   Communicator::Implementation& communicator_;
 };
 
-/// Turns in which something has come, between two looks at the clock: some microseconds.
+/// The clock is read at least once in so many turns, even if something has come in each of them:
+/// some microseconds.
 constexpr unsigned turns_per_look = 64;
 
 /// A rank of another node to or from which operations of this communicator send messages.
@@ -79,11 +80,12 @@ struct Partner {
   std::uint64_t marked_at{0};  // SendQueue::posted() then
 };
 
-/// What each rank says when it has stopped, and when nothing is on its way to it.
+/// What each rank tells the others after each of two steps: when it has stopped its own calls, and
+/// when nothing is on its way to it any more.
 struct Entry {
   Verdict verdict;
   std::uint32_t other_end = index_of(no_rank);  // of a connection that has failed, if that is why
-  std::uint8_t is_silent = 0;                   // 1: and that rank does not answer
+  std::uint8_t is_silent = 0;                   // 1: because that rank does not answer
   std::uint8_t has_partners = 0;
   std::uint8_t reserved[2] = {};
 };
@@ -238,7 +240,7 @@ void await_failed_operator(Communicator::Implementation& communicator) {
     await_explanation(communicator);
 }
 
-/// The entry of a rank for which a step has ended so.
+/// The entry of this rank for a step that has ended so.
 Entry entry_of(Communicator::Implementation& communicator, const Outcome& outcome,
                bool has_partners) {
   return {.verdict = Verdict::of(outcome.error),
@@ -255,7 +257,7 @@ Entry entry_of(Communicator::Implementation& communicator, const Outcome& outcom
   if (cause.error.code() == ErrorCode::peer_failed) await_explanation(communicator);
   communicator.require_usable();
   if (!cause.rank) {
-    // As in a call that has met that.
+    // The failure is that of a call that meets the broken connection.
     if (own.other_end != no_rank) communicator.liveness.condemn(own.other_end);
     communicator.fail(Status::aborted, communicator.exchange.self(), cause.error.what(), nullptr);
     throw Error(cause.error);

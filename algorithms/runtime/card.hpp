@@ -83,8 +83,8 @@ struct Cause {
   std::optional<Rank> rank;  // whose it is; none: this one's
 };
 
-/// The error nearest to the cause, and of several such ones its own, else the first one of the
-/// others; nothing: no rank has failed.
+/// The error that is nearest to the cause; if several ranks have such an error, this rank's own,
+/// else that of the lowest rank.  Nothing: no rank has failed.
 template <class HasVerdict>
 std::optional<Cause> cause_of(const std::optional<Error>& own, std::span<const HasVerdict> all) {
   std::optional<Cause> nearest;
@@ -104,7 +104,7 @@ std::optional<Cause> cause_of(const std::optional<Error>& own, std::span<const H
   return nearest;
 }
 
-/// Every rank throws if one has failed: cause_of() that.
+/// If a rank has failed, throws on every rank what cause_of() finds.
 template <class HasVerdict>
 void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
   if (const std::optional<Cause> cause = cause_of(own, all)) throw Error(cause->error);

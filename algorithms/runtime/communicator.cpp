@@ -57,7 +57,7 @@ constexpr std::uint64_t protocol_version = 23;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
-/// How often it looks whether any of these can still say that they have read; that takes longer
+/// How often it checks whether any of them can still report that it has read.  A check takes longer
 /// than a poll.
 constexpr Timeout retirement_look_interval = std::chrono::milliseconds(5);
 
@@ -426,8 +426,8 @@ Communicator::Implementation::~Implementation() {
   const Deadline deadline = Deadline::after(retirement_max, context.clock.now());
   Deadline next_look = Deadline::after(Timeout::zero(), context.clock.now());
   while (!retired.empty() && !deadline.passed(context.clock.now())) {
-    // This is asked before the last look at what has arrived, so that nothing is given up that was
-    // there when its sender left.
+    // This is checked before the last poll, so that a report is not missed that had arrived when
+    // its sender left.
     bool in_vain = false;
     if (next_look.passed(context.clock.now())) {
       next_look = Deadline::after(retirement_look_interval, context.clock.now());

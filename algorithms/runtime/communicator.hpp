@@ -38,8 +38,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
                  runtime::Neighbourhood known,
                  std::shared_ptr<const runtime::TuningInForce> inherited);
   /// Collective: makes one of those that have met (runtime/shrink.hpp), and lets go of connections.
-  /// `original`: their ranks in the first communicator.  All steps together take `at_most`.  If it
-  /// throws, the others hear that this rank has given up, unless they have failed before.
+  /// `original`: their ranks in the first communicator.  All steps together take no longer than
+  /// `at_most`.  If it throws, the others learn that this rank has given up, unless they have
+  /// failed before.
   Implementation(Communicator::Implementation& whole, std::unique_ptr<Exchange> given,
                  std::vector<Rank> original, Timeout at_most);
   ~Implementation();
@@ -51,7 +52,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // Where its ranks meet again, if it can be shrunk; shared with what it is shrunk to.
   std::shared_ptr<bootstrap::MeetingPlace> meeting_place;
   std::vector<Rank> original = {};  // by rank: its rank in the first communicator of that place
-  // The nodes of that one, if they were imposed: ranks stay where they were put.
+  // The nodes of that communicator, if they were imposed: ranks stay on them.
   std::shared_ptr<const bootstrap::NodeMap> original_nodes = {};
   std::unique_ptr<Exchange> own_exchange;  // of one that was split or shrunk from another
   std::unique_ptr<runtime::WatchedExchange> watched;     // else the user's, watched
@@ -131,7 +132,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
-    // In simulated time chunks are those by which schedules are priced.
+    // In simulated time chunks have the sizes that the prices of schedules assume.
     if (neighbours.nodes.node_count == 1 && process_of.size() > 1 && !context.clock.is_simulated())
       return tune::chunk_bytes_in_one_node(plan, context.settings.chunk_bytes);
     return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),

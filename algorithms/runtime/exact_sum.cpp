@@ -217,7 +217,7 @@ template <int lanes>
 }
 #endif
 
-/// The most values that this CPU cuts with one instruction.
+/// The number of values in the longest vectors that this CPU has and this file uses.
 int widest() noexcept {
 #if defined(__x86_64__)
   static const int lanes = __builtin_cpu_supports("avx512f") ? 8

@@ -53,7 +53,7 @@ class Liveness {
 
   /// Whether the connection to `peer` is suspected because its retries had no answer.
   bool suspects_silence_of(Rank peer) const noexcept;
-  /// Lets the communicator fail by the connection to `peer`, if that is suspected.
+  /// Makes the communicator fail because of the connection to `peer`, if that is suspected.
   void condemn(Rank peer) noexcept;
 
   /// The user's operator of an operation in flight has failed.  The communicator fails, too, at the
@@ -69,7 +69,7 @@ class Liveness {
   /// after an alarm), and lets the communicator fail if there is a reason.  `now` is the context's
   /// clock.
   void check(Timeout now) noexcept;
-  /// Likewise, whenever it has asked last.
+  /// Likewise, but asks at once, however short ago it has asked.
   void look(Timeout now) noexcept;
   /// When check() will ask again; a wait does not sleep for longer.
   Timeout next_check() const noexcept { return next_check_; }

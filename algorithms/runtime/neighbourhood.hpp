@@ -112,12 +112,12 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 /// The nodes of the members, numbered as if there were no other ranks.  Pure.
 bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::NodeMap& whole);
 
-/// Collective: the ranks of `cards`, whose nodes are those that are imposed, or are found.
+/// Collective: the ranks of `cards`.  Their nodes are `imposed`, or are found if that is empty.
 /// The first two ranks of each node measure: copies, unless the user has said which payloads to
 /// read or they may not be read, and how long a word takes in any case.  `known` is what this
-/// process has measured with neighbours before, and learns what these two ranks find.
-/// Ranks that sleep get their wakers from `wakers`.
-/// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
+/// process has measured with neighbours before, and learns what these two ranks find.  Ranks that
+/// sleep get their wakers from `wakers`.  Throws Error{unsupported} if the ranks of an imposed node
+/// cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
                               const std::optional<bootstrap::NodeMap>& imposed,
                               const ContextSettings& settings, shm::Wakers& wakers,

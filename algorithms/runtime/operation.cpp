@@ -176,7 +176,7 @@ bool Operation::Implementation::collect_credits() noexcept {
 }
 
 bool Operation::Implementation::may_collect_more() noexcept {
-  if (ring()) return true;  // what is missing there does not name its rank
+  if (ring()) return true;  // it does not tell which rank is missing
   const auto& connections = communicator.context.fabric.connections();
   const auto can_send = [&](Rank peer) {
     const std::span<const std::uint32_t> used = channel.network.used();

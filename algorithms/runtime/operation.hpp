@@ -104,8 +104,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// Takes those credits of the last two calls that have arrived.  Returns true when all of them
   /// have arrived, so that nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
-  /// Whether any of the others may still arrive: their senders have not left, and no connection to
-  /// them has failed, as far as that is known here.  Only true may be wrong.
+  /// Whether any missing credit may still arrive, as far as is known here: its sender has not left,
+  /// and no connection to it has failed.  The answer true may be wrong, false is certain.
   bool may_collect_more() noexcept;
   /// Whether the partials of that chunk are no longer used here, and no longer read by a rank of
   /// this node; it may be said late.

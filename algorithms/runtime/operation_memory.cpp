@@ -82,8 +82,9 @@ Blocks in_pieces(const Blocks& blocks, const std::vector<Rank>& owners) {
   return cut;
 }
 
-/// Whether long messages stay in the partials of their senders, all of them (shm/message_policy),
-/// so that slots need no room for them.  Where time is simulated it is charged as if they came.
+/// Whether all long messages stay in the partials of their senders, where receivers read them
+/// (shm/message_policy), so that slots need no room for them.  Not in simulated time, which is
+/// charged as if they arrived in slots.
 bool keeps_long_messages_with_senders(const Operation::Implementation& operation) {
   const Communicator::Implementation& communicator = operation.communicator;
   return communicator.neighbours.nodes.node_count == 1 &&

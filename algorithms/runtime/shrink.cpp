@@ -91,7 +91,7 @@ void agree_on_connections(Communicator::Implementation& whole, Communicator::Imp
                           SetUpCall& call) {
   Context::Implementation& context = whole.context;
   verbs::Connections& connections = context.fabric.connections();
-  context.fabric.empty_queues();  // of failures, too
+  context.fabric.empty_queues();  // so that all failures so far are known
   const auto those = those_that_may_go_on(whole, made);
   const auto is_needed = [&](std::uint64_t process) {
     return std::any_of(those.begin(), those.end(), [&](const Communicator::Implementation* one) {
@@ -106,7 +106,7 @@ void agree_on_connections(Communicator::Implementation& whole, Communicator::Imp
     partners.push_back(Rank{rank});
     mine.push_back(connections.can_go_on(process) && is_needed(process) ? 1 : 0);
   }
-  std::vector<std::uint8_t> theirs(partners.size());  // 0: also of one that has no connection
+  std::vector<std::uint8_t> theirs(partners.size());  // 0 also if that end has no connection
   made.swap(call, partners, sizeof mine[0], std::as_bytes(std::span(mine)),
             std::as_writable_bytes(std::span(theirs)));
   std::vector<std::uint64_t> let_go;
@@ -141,7 +141,8 @@ std::unique_ptr<Communicator::Implementation> shrink(Communicator::Implementatio
               "elsewhere in its program" +
               (met.remark.empty() ? "" : "; " + met.remark) + last_attempt);
     const std::string names = names_here(whole, met.present);
-    // Before the next one exists, which their failures do not concern.
+    // Failures of these communicators are looked for before the next one exists, which they do not
+    // concern.
     for (Communicator::Implementation* one : whole.context.communicators)
       one->liveness.look(whole.context.clock.now());
     try {

@@ -15,15 +15,16 @@
 
 namespace tutti::runtime {
 
-/// Collective among the ranks of `made`, as a step of `call`: lets go of connections, so that the
-/// next set-up makes others: messages on their way, of operations that have failed, could break
-/// them.  Both ends keep a connection, or neither does.
+/// Collective among the ranks of `made`, as a step of `call`: gives up connections, so that the
+/// next set-up makes others, because messages of failed operations that are still on their way
+/// could break the old ones.  Both ends keep a connection, or neither does.
 ///   rank 0  [ to 1: keep, to 2: keep ]     A rank would keep a connection that has not failed, if
 ///   rank 1  [ to 0: keep, to 2: keep ]     another communicator of its context contains the peer,
 ///   rank 2  [ to 0: let go           ]     has not failed, and lacks no rank.
-/// Here ranks 0 and 1 keep theirs.  That of ranks 0 and 2 goes, because rank 2 has heard of a
-/// failure of which rank 0 has not, and that of ranks 1 and 2, because rank 2 has closed its end
-/// before.  A connection to a rank of `whole` that is gone goes unless this rank would keep it.
+/// Here ranks 0 and 1 keep theirs.  That of ranks 0 and 2 is given up, because rank 2 knows of a
+/// failure of which rank 0 does not, and that of ranks 1 and 2, because rank 2 closed its end
+/// earlier.  A connection to a rank of `whole` that is gone is given up unless this rank would keep
+/// it.
 void agree_on_connections(Communicator::Implementation& whole, Communicator::Implementation& made,
                           SetUpCall& call);
 

@@ -326,7 +326,8 @@ std::string why_not_along_the_tree(const Query& query) {
   return needs_one_expression(query.request) ? "" : "nobody asks for the bits of one expression";
 }
 
-/// The ranks that fold for others before the core, if the rest of its ranks are alone, else all.
+/// How many ranks of the core first fold the values of ranks outside of it: one for each rank
+/// outside, or all if there are at least as many outside, or in a single node.
 std::uint64_t ranks_that_fold(const Query& query, const plan::PerRound& core) {
   const std::uint64_t ranks = query.topology.rank_count;
   std::uint64_t groups = 1;
@@ -334,10 +335,11 @@ std::uint64_t ranks_that_fold(const Query& query, const plan::PerRound& core) {
   return query.topology.is_one_node() || ranks >= 2 * groups ? groups : ranks - groups;
 }
 
-/// Ranks that fold are behind the others, and so is who hears from them.  They are the first ranks
-/// of the core, so that they meet each other in its first rounds; in the others they wait for
-/// nobody, and send the result while the others are still in the core.  Lanes that do so send the
-/// messages of several rounds at once, one lane after the other.
+/// Ranks that fold enter the core late, and delay ranks that receive from them.  They are the first
+/// ranks of the core, so that they meet each other in its first rounds.  In later rounds they meet
+/// ranks that are ahead, and wait for nobody; they also send the result out while others are still
+/// in the core.  Lanes that do so send the messages of several rounds at once, one lane after the
+/// other.
 Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant) {
   const plan::PerRound& core = variant.per_round;
   const plan::PerRound rounds = plan::recursive_multiplying_rounds(query.topology.rank_count, core);
@@ -346,7 +348,7 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   const Picoseconds lanes = query.network.between.ranks_at_port;
   const std::uint64_t folding = ranks_that_fold(query, core);
   Picoseconds cost = 0, of_folding = 0, lag = 0, further = 0;
-  bool is_ahead = false;     // they have not waited in a round
+  bool is_ahead = false;     // the folding ranks did not wait in a round before
   std::uint64_t stride = 1;  // between ranks that meet in a round of the core
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     const bool is_in = is_folded && i == 0, is_out = is_folded && i + 1 == rounds.size();

@@ -444,7 +444,7 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// By events, as they were corrected, if both can be followed.
+/// The times of both by their events, corrected by findings, if the events of both can be followed.
 std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& other,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
@@ -584,13 +584,14 @@ std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& re
   return Chooser(asked, topology, knowledge).try_choose();
 }
 
-/// Turns what was found into what is chosen without a file, if that does not clearly take longer.
-/// So a file that is a little wrong, or says little else than what was assumed, changes no choice.
-/// `budget`: messages that may still be followed.
+/// Replaces `found` by what is chosen without a file, unless that clearly takes longer.  So a file
+/// that is slightly wrong, or differs little from the network assumed without it, changes no
+/// choice.  `budget`: messages that may still be followed.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t& budget) {
-  // By the recurrence, with parameters 5 % off, more than a hundredth costs more than it saves.
+  // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by
+  // the recurrence (README).
   constexpr plan::Picoseconds share = 100;
   if (knowledge.machine == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)

@@ -13,9 +13,9 @@ namespace tutti::tune {
 /// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
-/// A chunk of the blocks that each rank of a single node sends directly to the others, if its
-/// partials need no more of the arena than below.  All ranks copy at the same time, and have fewer
-/// chunks to wait for (measured, docs/performance.md).
+/// A chunk of the blocks that the ranks of a single node send each other directly; smaller if a
+/// rank's partials would take more than node_blocks_partials_bytes of the arena.  With long chunks
+/// ranks wait for each other less often (measured, docs/performance.md).
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there

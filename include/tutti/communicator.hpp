@@ -267,7 +267,7 @@ class TUTTI_EXPORT Communicator {
   ///
   /// Throws Error, as making an operation does.  If ranks make different calls (mismatch), all that
   /// was in flight still is.  After timed_out, which names the ranks that did not come, and after
-  /// peer_failed the communicator has failed; after system (no memory) failure() says whether.
+  /// peer_failed the communicator has failed; after system (no memory) it may have, see failure().
   void cancel();
 
   /// Out of band, no rank returns before all have entered.  Collective.  Slow; for set-up and

@@ -192,7 +192,7 @@ TEST(Files, are_given_their_memory_when_they_are_registered) {
   EXPECT_EQ(file.held_bytes(), 2 * bytes);
 }
 
-/// A process may have more descriptors than the device tries by number.
+/// A process may have higher numbers of descriptors than those that the device tries first.
 TEST(Files, are_found_by_a_descriptor_of_any_number) {
   if (!device_is_soft()) GTEST_SKIP();
   constexpr int number = 2000;

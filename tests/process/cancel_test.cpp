@@ -458,10 +458,10 @@ TEST(Cancel, fails_when_a_rank_dies_meanwhile) {
 
 enum class Breaks {
   at_once,    // a completion has an error
-  in_silence  // what is sent does not leave, and nobody is told
+  in_silence  // nothing that is sent leaves, and no error says so
 };
 
-/// Ranks 1 and 2 lose each other.
+/// The connection between ranks 1 and 2 breaks.
 int cancel_over_broken_connection(Exchange& exchange, Breaks how) {
   ContextOptions options = Setting{}.options(exchange);
   options.setup_timeout = how == Breaks::at_once ? 20s : test::patiently(2s);
@@ -495,7 +495,7 @@ int cancel_over_broken_connection(Exchange& exchange, Breaks how) {
       failure.status == Status::transport_failed || failure.status == Status::peer_failed
           ? names_the_other
           : failure.status == Status::aborted && names_an_end;
-  // The rank that has met the error says so.
+  // The rank that has met the error reports a failure of the transport.
   const bool has_met = how == Breaks::at_once && self == Rank{1};
   if (is_right && (!has_met || failure.status == Status::transport_failed)) return 0;
   std::fprintf(stderr, "rank %u: %s\n", index_of(self), failure.text);
@@ -508,7 +508,7 @@ TEST(Cancel, over_a_connection_that_is_broken_names_one_of_its_ends_on_all_ranks
         [&](Exchange& exchange) { return cancel_over_broken_connection(exchange, how); });
 }
 
-/// There is no memory for an allgather.
+/// An exchange in which there is no memory for an allgather.
 class Exhausted final : public Exchange {
  public:
   explicit Exhausted(Exchange& given) : given_(given) {}
@@ -525,13 +525,13 @@ class Exhausted final : public Exchange {
   bool has_left(Rank rank) noexcept override { return given_.has_left(rank); }
   void announce(Incident incident) noexcept override { given_.announce(incident); }
 
-  int left = -1;  // that many more; below 0: all
+  int left = -1;  // how many allgathers still succeed; below 0: all
 
  private:
   Exchange& given_;
 };
 
-/// The others do not wait for it.
+/// The others do not wait for the rank without memory.
 TEST(Cancel, of_a_rank_without_memory_fails_on_all_ranks_at_once) {
   for (int step = 0; step < 2; ++step)
     run({.rank_count = 3, .ranks_per_node = {3}}, [&](Exchange& given) {

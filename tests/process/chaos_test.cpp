@@ -230,7 +230,7 @@ class Player {
     try {
       make_operations();
     } catch (const Error&) {
-      // Where ranks are slow, a link goes down before all have made their operations.
+      // If ranks are slow, the link may go down before all of them have made their operations.
       const bool is_first = !second_ || second_->failure().status == Status::ok;
       status_ = (is_first ? communicator_ : second_)->failure().status;
       if (script.event != Event::link_down || status_ == Status::ok) throw;
@@ -435,7 +435,7 @@ std::uint16_t port_of_this_job() {
 void disturb(const Script& script, Board& board, const std::vector<pid_t>& processes) {
   const auto patience_ends = Clock::now() + 40s;
   while (board.begun < script.ranks) {
-    if (board.done > 0 || Clock::now() > patience_ends) return;  // they say why themselves
+    if (board.done > 0 || Clock::now() > patience_ends) return;  // the ranks themselves report why
     std::this_thread::sleep_for(1ms);
   }
   std::thread stopping([&] {

@@ -44,7 +44,7 @@ struct PortsOfPairs {
   std::uint16_t with_rank_1 = test::free_port(), with_rank_2 = test::free_port();
 };
 
-/// Rank 0 has a communicator with rank 1 and another with rank 2, which have no other one.
+/// Rank 0 has one communicator with rank 1 and another with rank 2.  Ranks 1 and 2 have no others.
 class Pairs {
  public:
   Pairs(Context& context, std::uint32_t self, const PortsOfPairs& ports) {

@@ -467,7 +467,7 @@ std::chrono::milliseconds end_early(const EarlyEnd& early) {
   return std::chrono::milliseconds(took_ms.number());
 }
 
-/// Less than a communicator waits at its end for ranks that are late, which is 8 s.
+/// Less than the 8 s for which the destructor of a communicator waits for ranks that are late.
 constexpr auto soon = 5s;
 
 TEST(LeavingInGoodOrder, is_not_held_up_by_ranks_that_have_left_without_reading) {

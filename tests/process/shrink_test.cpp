@@ -471,8 +471,8 @@ TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
       options.register_buffers = true;
       Context context(options);
       Communicator communicator(context, exchange);
-      std::optional<Communicator>
-          part;  // nobody waits in it, so that nobody hears of the death there
+      // No rank waits for anything in this one, so none learns of the death through it.
+      std::optional<Communicator> part;
       if (run % 4 >= 2) part = communicator.split(0);
       std::vector<std::uint64_t> source(50'000, self), target(50'000);
       auto operation = std::make_unique<Operation>(allreduce(
@@ -502,7 +502,7 @@ TEST(ShrinkOfLocalRanks, connections_that_are_lost_are_made_anew) {
   }
 }
 
-/// The ranks to which this one has a connection that a set-up would take.
+/// The ranks to which this one has a connection that the next set-up would use.
 std::vector<std::uint32_t> connected_from(Communicator& communicator) {
   const Communicator::Implementation& ranks = communicator.implementation();
   std::vector<std::uint32_t> connected;
@@ -511,7 +511,8 @@ std::vector<std::uint32_t> connected_from(Communicator& communicator) {
   return connected;
 }
 
-/// Whatever else a context has that contains the dead rank and of which nobody has waited.
+/// Also where the context has another communicator that contains the dead rank, and no rank has
+/// waited in that one.
 TEST(ShrinkOfLocalRanks, begins_anew_whatever_has_not_been_waited_in) {
   enum class Besides { a_part, another_line, what_another_line_was_shrunk_to };
   constexpr std::uint32_t ranks = 3, dead = 1;
@@ -549,7 +550,7 @@ TEST(ShrinkOfLocalRanks, begins_anew_whatever_has_not_been_waited_in) {
   }
 }
 
-/// Both ends of a connection keep it, or none does, also where one rank alone knows of the failure.
+/// Both ends of a connection keep it, or neither does, even if only one rank knows of the failure.
 TEST(ShrinkOfLocalRanks, begins_anew_between_two_ranks_of_which_one_has_not_heard_of_the_failure) {
   constexpr std::uint32_t ranks = 3;
   const test::SharedCount made;
@@ -564,11 +565,12 @@ TEST(ShrinkOfLocalRanks, begins_anew_between_two_ranks_of_which_one_has_not_hear
     if (self == 0)
       whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something", nullptr);
     Communicator survivors = whole.shrink(20s);
-    // Ranks 1 and 2 have not failed, and may go on between them.
+    // The communicator has not failed on ranks 1 and 2, which may keep their connection.
     const std::vector<std::uint32_t> kept = connected_from(survivors);
     judge.expect(kept == (self == 0 ? std::vector<std::uint32_t>{} : std::vector{3 - self}),
                  std::to_string(kept.size()) + " connections have been kept");
-    // Operations go while the other end is closed already, and before there is another.
+    // Operations are destroyed when the other end of their connection is closed and no new one
+    // exists.
     made.add();
     judge.expect(made.comes_to(ranks), "somebody is late");
     const auto begin = std::chrono::steady_clock::now();
@@ -581,8 +583,8 @@ TEST(ShrinkOfLocalRanks, begins_anew_between_two_ranks_of_which_one_has_not_hear
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
-/// A call of the old communicator, in flight on a rank that has not heard of its failure, needs a
-/// connection that both ends have let go.
+/// A call of the old communicator is in flight on a rank that does not know of its failure, and
+/// needs a connection that both ends have given up.
 TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_next) {
   constexpr std::uint32_t ranks = 3;
   const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
@@ -628,7 +630,7 @@ struct Steps {
   std::vector<Incident> announced = {};
 };
 
-/// Each step takes its time.
+/// An exchange each of whose steps takes some time.
 class SlowExchange final : public Exchange {
  public:
   static constexpr Timeout pause = 20ms;
@@ -650,7 +652,7 @@ class SlowExchange final : public Exchange {
   Steps& steps_;
 };
 
-/// As shrink() does when the ranks of `whole`, all of them, have met over `exchange`.
+/// Makes a communicator as shrink() does after all ranks of `whole` have met over `exchange`.
 void make_shrunk(Communicator& whole, Exchange& exchange, Steps& steps, Timeout timeout) {
   std::vector<Rank> ranks;
   for (std::uint32_t rank = 0; rank < whole.rank_count(); ++rank) ranks.push_back(Rank{rank});
@@ -676,7 +678,7 @@ TEST(ShrinkOfLocalRanks, each_step_has_what_the_steps_before_have_left_of_the_ti
   EXPECT_EQ(codes_of(results), (std::vector{0, 0}));
 }
 
-/// Otherwise the other ranks would wait for it, and its hub for them.
+/// Otherwise the others would wait for the rank without memory, and its hub for them.
 TEST(ShrinkOfLocalRanks, a_rank_without_memory_tells_the_others_that_it_gives_up) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Judge judge(exchange.self());
@@ -716,8 +718,8 @@ std::vector<std::uint32_t> nodes_of(Communicator& communicator) {
   return numbers;
 }
 
-/// Ranks stay where an imposed shape has put them: of several hosts, ranks of two would not be a
-/// node.
+/// Ranks stay on the nodes of the imposed shape.  A new shape could put ranks of two hosts on one
+/// node, which they cannot share.
 TEST(ShrinkOfLocalRanks, keeps_the_nodes_that_were_imposed_on_all_ranks) {
   constexpr std::uint32_t ranks = 6;
   const test::SharedCount ready;

@@ -4,8 +4,8 @@
 //   behind   200 strangers have connected and say nothing; rank 0 has taken as many as it keeps
 //            before the ranks 1 to 3 start, and the process of the strangers sleeps
 //   beside   the strangers connect at the same time as these ranks, on the same CPUs
-//   again    they are there before, and each that is dropped connects again at once, so that a
-//            flood goes on, whose process takes CPU time of the ranks
+//   again    as "behind", but each stranger that is dropped connects again at once: the flood goes
+//            on, and the process of the strangers takes CPU time from the ranks
 // "met" is the time from the start of the ranks 1 to 3 until all have met over TCP;
 // "begun" until all have made a communicator and left its first barrier.  Exit status 0 if all jobs
 // have run; the figures are not judged.
@@ -68,8 +68,8 @@ int be_rank(std::uint32_t rank, std::uint16_t port, Marks& marks) {
   }
 }
 
-/// Connect as soon as somebody listens, and stay until the job is over, which is when `end` can be
-/// read.
+/// The strangers connect as soon as somebody listens, and stay until the job is over: then `end`
+/// can be read.
 int be_strangers(std::uint16_t port, bool again, int end, Marks& marks) {
   const sockaddr_in address = tutti::test::loopback(port);
   std::vector<pollfd> crowd{{end, POLLIN, 0}};
@@ -135,7 +135,7 @@ Durations run_job(Case which) {
       if (pause == 20'000) break;
       std::this_thread::sleep_for(1ms);
     }
-    // As long in each case, so that rank 0 is as far.
+    // The pause is the same in each case, so that rank 0 has got equally far.
     std::this_thread::sleep_for(20ms);
     if (which == Case::beside) start_strangers();
     begin = now_ns();

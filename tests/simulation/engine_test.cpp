@@ -303,7 +303,7 @@ TEST(EngineDeathTest, starting_twice_is_a_programmers_error) {
   EXPECT_DEATH(execution.begin(), "not in flight");
 }
 
-/// Whether four calls have tried to copy a block of so many bytes into the target in pieces.
+/// Whether one of four calls copies a block of `bytes` into the target in pieces.
 bool tries_pieces(std::size_t bytes, bool in_place) {
   plan::Plan plan = plan::direct_allgather(Rank{0}, 1, plan::Transport::copied);
   std::vector<SimulatedRank> ranks(1);
@@ -327,11 +327,11 @@ bool tries_pieces(std::size_t bytes, bool in_place) {
 }
 
 TEST(Engine, pieces_are_tried_for_long_blocks) {
-#if defined(TUTTI_HAS_STREAMING)  // else nothing is measured
+#if defined(TUTTI_HAS_STREAMING)  // otherwise no way of copying is tried
   EXPECT_TRUE(tries_pieces(detail::LongCopy::bytes_min, false));
 #endif
   EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min - 1, false));
-  EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min, true));  // nothing to copy
+  EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min, true));  // in place: nothing to copy
 }
 
 }  // namespace

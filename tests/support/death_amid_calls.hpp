@@ -1,4 +1,4 @@
-// A rank that dies while the others call.
+// A rank dies amid the calls of a collective.
 #pragma once
 
 #include <signal.h>
@@ -10,8 +10,8 @@
 
 namespace tutti::test {
 
-/// Calls again and again; rank 1 dies somewhere in one of the first calls, which differs from run
-/// to run.  An exit status for the others, 0 if they have heard that rank 1 has failed.
+/// Calls `operation` again and again.  Rank 1 dies at a random point of one of the first calls.
+/// The others return an exit status: 0 if they have learnt that rank 1 has failed.
 inline int call_until_rank_1_dies(const Communicator& ranks, Operation& operation) {
   std::mt19937 random(static_cast<unsigned>(::getpid()));
   const int last = 3 + static_cast<int>(random() % 20);

@@ -100,8 +100,8 @@ class SharedText {
 
 using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
                                             const std::function<int(Exchange&)>&);
-/// How ranks are started by a test that is about what they do.  The thread sanitizer does not see
-/// how messages order what two processes do.
+/// How a test starts ranks if it does not matter whether they are processes.  With the thread
+/// sanitizer they are threads, because it does not see how messages order what two processes do.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool launches_processes = false;
 inline constexpr Launch launch = run_local_threads;

@@ -36,7 +36,7 @@ inline std::string name_of_scenery(const testing::TestParamInfo<Scenery>& scener
   return name_of(scenery.param.meeting) + (scenery.param.ranks_per_node > 1 ? "_nodes" : "");
 }
 
-/// For ranks that meet so; 0 if they need no port.
+/// A port for ranks that meet in this way; 0 if they need none.
 inline std::uint16_t port_for(Meeting meeting) {
   return meeting == Meeting::tcp ? free_port() : std::uint16_t{0};
 }

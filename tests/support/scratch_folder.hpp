@@ -12,7 +12,7 @@
 
 namespace tutti::test {
 
-/// A folder of its own, which is removed with what is in it.
+/// A new folder, which the destructor removes with all that is in it.
 class ScratchFolder {
  public:
   ScratchFolder() : path_(std::filesystem::temp_directory_path() / "tutti_test_XXXXXX") {
@@ -28,7 +28,7 @@ class ScratchFolder {
   const std::string& path() const noexcept { return path_; }
   std::string path(const std::string& name) const { return path_ + "/" + name; }
 
-  /// Makes the folders that the file is in, too.
+  /// Writes a file, and makes the folders that it is in.
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
     std::ofstream(path(name)) << text;

@@ -1,4 +1,4 @@
-// Memory that the ranks of a test see though they are processes; made before them.
+// Memory that the ranks of a test share even if they are processes.  It is made before they start.
 #pragma once
 
 #include <sys/mman.h>

@@ -40,8 +40,8 @@ bool is_file(const struct stat& status, const MappedRange& range) {
   return S_ISREG(status.st_mode) && status.st_dev == range.device && status.st_ino == range.inode;
 }
 
-/// The descriptor may belong to another thread.  The thread sanitizer would take fstat() for a use
-/// of it that races with a close() there.
+/// Not by fstat(): the descriptor may belong to another thread, and the thread sanitizer would
+/// report a race with a close() in that thread.
 bool leads_to(int descriptor, const MappedRange& range) {
   struct statx status;
   return ::statx(descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status) == 0 &&
@@ -61,7 +61,8 @@ detail::Descriptor open_file(const char* path, const MappedRange& range) {
 }
 
 /// The numbers of descriptors belong to other threads, which may close and reuse them at any time.
-/// Therefore they are only asked what they are, and what a link leads to is checked after opening.
+/// Therefore only the status of what they refer to is read, and what a link leads to is checked
+/// after opening.
 detail::Descriptor find_descriptor(const MappedRange& range) {
   const auto open_number = [&](const std::string& number) {
     return open_file(("/proc/self/fd/" + number).c_str(), range);

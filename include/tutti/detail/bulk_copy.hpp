@@ -5,8 +5,8 @@
 // or the host of a virtual machine, may move two ranks from second to second, so each connection
 // measures.
 //
-// And long copies between the private buffers of one rank: by one call of memcpy, or by one for
-// each piece (LongCopy).
+// LongCopy is for long copies between the private buffers of one rank: by one call of memcpy, or by
+// one for each piece.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class StoreChoice {
   /// copies then take a third of the time, and loses where they take half of it.
   static constexpr double gain_of_streaming = 3;
 
-  /// `gain_min`: how many times as fast streaming, or whatever stands for it, must be.
+  /// `gain_min`: how many times as fast as plain stores streaming ones must be to be preferred.
   explicit StoreChoice(double gain_min = gain_of_streaming) noexcept : gain_min_(gain_min) {}
 
   /// The kind for the next copy, never `automatic`.  Now and then it is the slower kind, so that a
@@ -98,11 +98,11 @@ class BulkCopy {
   [[maybe_unused]] std::uint64_t steps_ticks_ = 0;
 };
 
-/// Copies within the private memory of one rank, whichever way has been faster.  Where `rep movsb`
-/// is fast, memcpy takes it for copies that fit the second cache, and for longer ones loops whose
-/// stores fetch each line: a long copy in pieces then takes 0.6 to 0.9 of its time
-/// (docs/performance.md).  Elsewhere it streams the longest ones, which pieces would prevent.  One
-/// thread at a time.
+/// Copies within the private memory of one rank, whole or in pieces, whichever has been faster.
+/// Where `rep movsb` is fast, memcpy uses it only for copies that fit the second cache.  For longer
+/// ones it has loops whose stores first fetch each line: in pieces, such a copy takes 0.6 to 0.9 of
+/// the time (docs/performance.md).  On other CPUs memcpy streams the longest copies, which pieces
+/// would prevent.  One thread at a time.
 class LongCopy {
  public:
   static constexpr std::size_t bytes_min = 512 << 10;
@@ -115,7 +115,7 @@ class LongCopy {
   double cost_of_pieces() const noexcept { return choice_.cost_of_streaming(); }
 
  private:
-  StoreChoice choice_{1};  // its streaming stores stand for pieces
+  StoreChoice choice_{1};  // `plain` means whole, `streaming` in pieces
 };
 
 inline Stores StoreChoice::preferred() const noexcept {

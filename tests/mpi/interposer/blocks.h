@@ -33,13 +33,13 @@ static inline void on(MPI_Comm parent, void (*part)(void), const char* function,
   MPI_Comm_free(&communicator);
 }
 
-/* Where there are many ranks each call takes long. */
+/* With many ranks each call takes long, so that less is tried. */
 static inline int are_few(void) {
   return ranks_of(MPI_COMM_WORLD) <= 3;
 }
 
-/* All ranks, and few of them also alone and in parts, whose ranks are in another order; one of the
- * parts has a single rank. */
+/* Runs on all ranks together.  If these are few, also on each rank alone and on parts of the world,
+ * whose ranks are in another order; one of the parts has a single rank. */
 static inline void on_world_and_parts(void (*all_of_it)(MPI_Comm)) {
   all_of_it(MPI_COMM_WORLD);
   if (!are_few()) return;

@@ -23,7 +23,7 @@ static inline void compose(void* left, void* right, int* count, MPI_Datatype* ty
   }
 }
 
-/* A new one, for the caller to free. */
+/* A new datatype of maps, which the caller frees. */
 static inline MPI_Datatype type_of_maps(void) {
   MPI_Datatype members, type;
   const int lengths[] = {2, 1};

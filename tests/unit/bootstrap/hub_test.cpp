@@ -82,7 +82,7 @@ class Stranger {
       reader_.received(bytes);
     }
   }
-  /// Whether anything has come, be it the end.
+  /// Whether anything has come, even if only the end of the connection.
   bool has_heard() const noexcept {
     pollfd waiting{socket_.get(), POLLIN, 0};
     return ::poll(&waiting, 1, 0) == 1;
@@ -377,8 +377,8 @@ TEST(Hub, a_crowd_pushes_out_only_its_own) {
   });
 }
 
-// Protects: once all have met, the hub takes at most 16 connections each 100 ms, also of a crowd
-// whose members come again one by one, each when it is dropped.
+// Protects: once all have met, the hub takes at most 16 connections in 100 ms, even if each
+// stranger that is dropped connects again at once.
 TEST(Hub, a_crowd_that_comes_again_is_taken_slowly_once_all_have_met) {
   const auto job = tcp_job(2);
   std::vector<std::unique_ptr<Stranger>> crowd;

@@ -22,26 +22,26 @@ namespace {
 using namespace std::chrono_literals;
 using Finding = Probe::Finding;
 
-/// A probe by a rank of this host, at a time that the test decides.
+/// A probe by a rank of this host.  The test sets the time.
 class Probing {
  public:
   explicit Probing(const Address& place) : probe_(place, at_host(here)) {}
 
-  /// Takes what the network says next, of which there must be something.
+  /// Takes the next answer of the network, which must come.
   Finding answer() {
     if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     pollfd awaited = probe_.awaited();
     EXPECT_EQ(::poll(&awaited, 1, 10'000), 1) << "nothing was said";
     return probe_.look(awaited.revents, now_);
   }
-  /// Lets time pass, in which nothing is said.
+  /// Lets time pass without an answer.
   Finding silence(Timeout time) {
     if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     now_ += time;
     return probe_.look(0, now_);
   }
-  /// Takes what the network says, after a time in which nobody has looked; the thread may have been
-  /// stopped before it was told of it, or after.
+  /// Takes an answer after a time in which nobody has looked.  The thread was stopped before poll()
+  /// told it of the answer, or after that.
   Finding late_answer(Timeout time, bool is_told_of_it) {
     if (probe_.begin(now_) != Finding::undecided) return Finding::gone;
     pollfd awaited = probe_.awaited();
@@ -49,7 +49,7 @@ class Probing {
     now_ += time;
     return probe_.look(is_told_of_it ? awaited.revents : short{0}, now_);
   }
-  /// Nothing; for the wait until it connects again.
+  /// The time until the probe connects again; nothing while it has a connection or is making one.
   std::optional<Timeout> pause() const {
     if (probe_.awaited().fd >= 0) return std::nullopt;
     return probe_.sleep_max(now_);
@@ -117,7 +117,8 @@ TEST(Probe, takes_no_answer_on_its_own_host_for_a_full_queue) {
   EXPECT_EQ(probing.sleep_max(), wait_forever);
 }
 
-/// The host of a full queue refuses connections to the other port that is asked.
+/// The queue of the port is full, but its host refuses connections to the other port, which is an
+/// answer.
 TEST(Probe, asks_another_host_whether_it_is_still_there) {
   Port port(elsewhere);
   port.fill_queue();
@@ -145,7 +146,7 @@ TEST(Probe, finds_that_a_host_has_vanished) {
   EXPECT_EQ(probing.silence(1ns), Finding::host_gone);
 }
 
-/// No route is no answer, as none is: both are told by the network, not by the rank.
+/// "No route" comes from the network, not from the host, so it does not count as an answer.
 TEST(Probe, finds_that_there_is_no_way_to_a_host) {
   Probing probing(at_no_host());
   Timeout passed = 0s;
@@ -160,7 +161,7 @@ TEST(Probe, finds_that_there_is_no_way_to_a_host) {
   EXPECT_LE(passed, vanished_after + probe_pause_last);
 }
 
-/// A hub that has been stopped for a while looks late at what its kernel has heard in time.
+/// A hub that was stopped for a while looks late at an answer that its kernel has received in time.
 TEST(Probe, an_answer_counts_however_late_it_is_looked_at) {
   for (const bool is_told_of_it : {false, true}) {
     Port port(elsewhere);
@@ -170,7 +171,7 @@ TEST(Probe, an_answer_counts_however_late_it_is_looked_at) {
   }
 }
 
-/// So is the answer of its host, while the queue of the rank's port is full.
+/// While the queue of the rank's port is full, this also holds for an answer of its host.
 TEST(Probe, an_answer_of_the_host_counts_however_late_it_is_looked_at) {
   for (const bool is_told_of_it : {false, true}) {
     Port port(elsewhere);

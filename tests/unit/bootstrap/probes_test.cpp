@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Probes of rank 0, which is on this host, at a time that the test decides.
+/// The probes of rank 0, which is on this host.  The test sets the time.
 class Probing {
  public:
   explicit Probing(const std::vector<Address>& others) {
@@ -31,8 +31,8 @@ class Probing {
     for (std::uint32_t rank = 1; rank < places.size(); ++rank) probes.look_for(rank, true);
   }
 
-  /// Begins, and takes what the network says by itself; then lets the time pass until something is
-  /// to be done, at most that long.
+  /// Begins, and takes the answers that have come.  Then lets the time pass until something is due,
+  /// but at most `at_most`.
   void turn(Timeout at_most) {
     take(probes.begin(now));
     std::vector<pollfd> polled;
@@ -71,7 +71,7 @@ TEST(Probes, find_one_that_is_gone_among_many_that_are_late) {
   EXPECT_LE(probing.now - begun, 3 * probe_turn);
 }
 
-/// However many are late, each is looked at again and again.
+/// However many ranks are late, each is probed again and again.
 TEST(Probes, find_each_that_goes_later) {
   std::vector<std::unique_ptr<Port>> late;
   std::vector<Address> places;
@@ -90,8 +90,8 @@ TEST(Probes, find_each_that_goes_later) {
   }
 }
 
-/// All ranks of a host are found with the first of them, and after one time of silence; others
-/// stay.
+/// After one period of silence, all ranks of that host are found to be gone at once; those of other
+/// hosts are not.
 TEST(Probes, find_a_host_that_has_vanished_once) {
   const Port late(here);
   std::vector<Address> places;

@@ -375,8 +375,8 @@ TEST(Reunion, a_queue_can_be_emptied_between_meetings) {
   expect_met(meet_all(places, 10s), {0, 1});
 }
 
-/// Protects: a set-up call while others wait for this rank does not make them connect again, unless
-/// the queue is about to be full.
+/// Protects: while others wait for this rank, its set-up calls do not make them connect again,
+/// unless its queue is half full.
 TEST(Reunion, who_waits_for_a_rank_stays_in_its_queue_until_that_is_half_full) {
   std::vector<MeetingCard> cards;
   Places places = places_of(2, &cards);
@@ -400,7 +400,7 @@ TEST(Reunion, who_waits_for_a_rank_stays_in_its_queue_until_that_is_half_full) {
   expect_met(endings, {0, 1});
 }
 
-/// Protects: a rank whose time is up keeps those in its queue that have more time.
+/// Protects: a rank whose time is up leaves those in its queue that have more time.
 TEST(Reunion, who_waits_for_a_rank_stays_in_its_queue_when_its_time_is_up) {
   std::vector<MeetingCard> cards;
   Places places = places_of(3, &cards);
@@ -421,10 +421,10 @@ MeetingCard card_at(const Address& place) {
   return card;
 }
 
-/// The test's hosts are silent from the beginning.
+/// The hosts of these tests are silent from the beginning, so a short time is enough.
 constexpr Patience impatient{.with_port = 300ms, .with_host = 200ms};
 
-/// So many ranks at a host to which there is no way, and then this one.
+/// `count` ranks of a host to which there is no route, and then this rank.
 struct AfterVanished {
   explicit AfterVanished(std::uint16_t count) : self(count) {
     std::vector<MeetingCard> cards;
@@ -437,7 +437,8 @@ struct AfterVanished {
   MeetingPlace place{true, impatient};
 };
 
-/// A host with the lowest ranks is silent for one time, not for one of each rank.
+/// If the lowest ranks are on one silent host, there is one period of silence, not one for each of
+/// them.
 TEST(Reunion, a_host_that_has_vanished_is_found_once) {
   AfterVanished one(20);
   const Ending ending = meet(one.place, one.self, 6s);
@@ -445,7 +446,8 @@ TEST(Reunion, a_host_that_has_vanished_is_found_once) {
   EXPECT_EQ(ending.ranks, ranks_of({20}));
 }
 
-/// What a call has found counts in the next one: of a host, and of how long it has been silent.
+/// The next call uses what a call has found: that a host has vanished, or for how long it has been
+/// silent.
 TEST(Reunion, calls_that_are_too_short_for_a_silence_add_up) {
   AfterVanished one(2);
   Ending ending;
@@ -459,7 +461,7 @@ TEST(Reunion, calls_that_are_too_short_for_a_silence_add_up) {
   EXPECT_GE(detail::now() - begun, impatient.with_port + impatient.with_host);
 }
 
-/// Not if much time is between them, in which the host may have answered.
+/// They do not add up if there is much time between them, in which the host may have answered.
 TEST(Reunion, a_silence_that_was_not_listened_to_does_not_count) {
   AfterVanished one(2);
   for (int calls = 0; calls < 3; ++calls) {
@@ -468,7 +470,7 @@ TEST(Reunion, a_silence_that_was_not_listened_to_does_not_count) {
   }
 }
 
-/// The silence begins with the first attempt, which no answer ends.
+/// The period of silence begins with the first attempt, although that is not over yet.
 TEST(Reunion, a_host_that_drops_everything_is_found_in_time) {
   const std::unique_ptr<Port> other_port = silent_port_1(elsewhere);
   if (!other_port) GTEST_SKIP() << "port 1 is not free for this process";
@@ -491,7 +493,7 @@ TEST(Reunion, a_host_that_answers_elsewhere_is_waited_for) {
   EXPECT_EQ(ending.ranks, ranks_of({0}));
 }
 
-/// The leader finds such a host once, too, and its ranks are gone with it.
+/// The leader also waits once for a silent host, and then leaves out all of its ranks.
 TEST(Reunion, a_leader_leaves_out_a_host_that_has_vanished) {
   MeetingPlace place(true, impatient);
   std::vector<MeetingCard> cards{place.card(Rank{0})};
@@ -500,7 +502,7 @@ TEST(Reunion, a_leader_leaves_out_a_host_that_has_vanished) {
   EXPECT_EQ(meet(place, 0, 6s).ranks, ranks_of({0}));
 }
 
-/// A leader that cannot reach itself says so, and blames no other rank, nor nobody.
+/// The error names the leader's own address, and no other rank.
 TEST(Reunion, a_leader_that_cannot_connect_to_itself_says_so) {
   for (const Address& own : {Port(elsewhere).place(), at_no_host()}) {
     MeetingPlace place(true);
@@ -534,8 +536,8 @@ TEST(Reunion, one_that_is_left_out_is_told_so) {
   expect_met(endings, {0, 1});
 }
 
-/// Ranks in a process of its own, which has descriptors of its own.  Their places are known to the
-/// process that made it, and theirs to them.
+/// Ranks in another process, which has descriptors of its own.  The two processes exchange where
+/// their ranks listen.
 class OtherProcess {
  public:
   explicit OtherProcess(std::uint32_t count) : count_(count) {
@@ -619,7 +621,7 @@ class NoDescriptors {
   std::vector<int> taken_;
 };
 
-/// The probes of a leader give theirs back to those that knock.
+/// The probes of a leader give descriptors back for ranks that want to connect.
 TEST(Reunion, a_leader_whose_probes_have_all_descriptors_lets_others_in) {
   OtherProcess others(20);
   MeetingPlace place(true);
@@ -670,7 +672,7 @@ TEST(Reunion, a_host_that_refuses_connections_is_an_obstacle) {
       << obstacle;
 }
 
-/// So is one that drops them, once the time is up.
+/// A host to which connecting fails otherwise is an obstacle, too, once the time is up.
 TEST(Reunion, a_host_to_which_there_is_no_way_is_an_obstacle) {
   MeetingPlace place(true);
   place.know(std::vector{place.card(Rank{0}), card_at(at_no_host())}, Rank{0});
@@ -692,8 +694,8 @@ TEST(Reunion, ranks_of_a_host_look_at_different_ranks_of_the_next) {
   }
 }
 
-/// A queue that is full, although its host answers, is no firewall; and whoever waits for another
-/// one's queue keeps its own empty.
+/// A full queue on a host that answers is no firewall.  A rank that waits for another one's queue
+/// empties its own meanwhile.
 TEST(Reunion, a_full_queue_is_no_obstacle) {
   Port full(elsewhere);
   full.fill_queue();

@@ -1,5 +1,5 @@
-// Hosts that answer nothing, as far as one can have them on this one: addresses of the loopback,
-// each of which is a host of its own as far as addresses tell, and ports whose queue is full.
+// Stand-ins on this host for hosts that do not answer: addresses of the loopback, each of which
+// looks like another host, and ports whose queue is full.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@
 
 namespace tutti::bootstrap {
 
-/// Processes that run a test at the same time have others, so that they do not meet at port 1.
+/// The address depends on the process, so that tests that run at the same time do not meet at port
+/// 1.
 inline Address at_host(std::uint32_t host, std::uint16_t port = 0) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -33,7 +34,7 @@ inline Address at_host(std::uint32_t host, std::uint16_t port = 0) {
 }
 constexpr std::uint32_t here = 0, elsewhere = 1;
 
-/// A host to which this one has no route: connecting fails at once.  TCP knows no multicast.
+/// A host to which this one has no route: connecting fails at once, because TCP has no multicast.
 inline Address at_no_host(std::uint16_t port = 5000) {
   Address address = at_host(here, port);
   const in_addr_t number = htonl(INADDR_ALLHOSTS_GROUP);
@@ -72,7 +73,7 @@ class Port {
   std::vector<UnsharedDescriptor> waiting_;
 };
 
-/// A port at which a host answers nothing if others are asked there whether it has vanished; none
+/// Port 1 of a host, at which probes ask whether the host has vanished; it does not answer.  None
 /// if this process may not have port 1.
 inline std::unique_ptr<Port> silent_port_1(std::uint32_t host) {
   try {

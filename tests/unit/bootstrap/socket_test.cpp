@@ -64,8 +64,8 @@ TEST(Socket, signals_are_no_silence) {
   EXPECT_TRUE(deadline.passed(now()));
 }
 
-/// Protects: one that comes as often as its connection is closed does not hold up whoever closes
-/// it.
+/// Protects: a client that connects again whenever its connection is closed does not keep
+/// close_waiting() busy forever.
 TEST(Socket, a_queue_is_emptied_of_so_many_at_most) {
   const Port port(here);
   std::vector<UnsharedDescriptor> waiting;

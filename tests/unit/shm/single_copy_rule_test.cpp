@@ -275,8 +275,9 @@ const Machine epyc_with_shared_cache{
              {ReadFor::scatter, 256 * K, 1.28},   {ReadFor::scatter, 1 * M, 1.23},
              {ReadFor::scatter, 2 * M, 1.05}}};
 
-/// Two cores of a later EPYC (family 26) that share a cache: figures of the probe of a run of
-/// `tutti-bench alltoall --local 2`, and the ratios of four launches of compare_mpi.py each way.
+/// Two cores of a later EPYC (family 26) that share a cache: the costs are those that one run of
+/// `tutti-bench alltoall --local 2` measured, the ratios are of four launches of compare_mpi.py
+/// with reading and four without.
 const Machine later_epyc_with_shared_cache{.name = "later EPYC with a shared cache",
                                            .costs = {.word = 90,
                                                      .read_call = 1231,
@@ -299,8 +300,8 @@ const Machine later_epyc_with_shared_cache{.name = "later EPYC with a shared cac
                                                     {ReadFor::scatter, 4 * M, 1.65},
                                                     {ReadFor::scatter, 8 * M, 1.64}}};
 
-/// Its two cores share no cache at other times: ratios of three launches each way, and figures of
-/// two runs, of a quiet one and of one that other programs disturbed.
+/// These are figures of the same machine while its two cores share no cache: ratios of three
+/// launches each way, and costs of two runs, a quiet one and one that other programs disturbed.
 const std::vector<Row> later_epyc_rows = {
     {ReadFor::allgather, 64 * K, 1.45}, {ReadFor::allgather, 256 * K, 1.09},
     {ReadFor::allgather, 1 * M, 1.14},  {ReadFor::allgather, 8 * M, 1.65},

@@ -1,4 +1,4 @@
-// What tests of choices ask for, and what they take.
+// What the tests of choices share: requests, and what is chosen for them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -323,7 +323,7 @@ TEST(ChoiceNames, that_nothing_has_are_refused) {
   }
 }
 
-// What is known from a file is off by a few percent, so what it would gain may be nothing.
+// The parameters of a file are off by a few percent, so that small gains by them may be none.
 TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_faster) {
   std::size_t kept = 0, left = 0;
   for (const char* const preset : {"qdr", "edr", "hdr", "roce25"}) {
@@ -347,7 +347,7 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
         if (!is_close) continue;
         EXPECT_NE(of.find("as without a tuning file"), std::string::npos) << of;
         EXPECT_NE(of.find("where " + fastest.name() + " takes "), std::string::npos) << of;
-        // A race decides between both.
+        // Both are candidates of a race, which decides.
         const std::vector<Choice> racers = candidates(request, topology, with_file, 4);
         EXPECT_EQ(racers.front().name(), usual.name());
         EXPECT_TRUE(std::any_of(racers.begin(), racers.end(), [&](const Choice& one) {

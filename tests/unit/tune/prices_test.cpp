@@ -126,7 +126,8 @@ TEST(Prices, of_a_faster_machine_choose_alike) {
     }
 }
 
-// Ranks that fold for others do not wait for those that do not, and few wait for them twice.
+// The price takes into account that ranks that fold for others do not wait for those that do not
+// fold.
 TEST(Prices, of_cores_before_which_few_ranks_fold_are_what_they_take) {
   for (const char* const preset : {"fdr", "ndr", "roce10"})
     for (const std::uint32_t nodes : {9u, 17u, 26u, 33u})
@@ -147,7 +148,7 @@ TEST(Prices, of_cores_before_which_few_ranks_fold_are_what_they_take) {
             EXPECT_GE(quotient, 0.84) << preset << ' ' << nodes << ' ' << bytes << ' ' << core;
             EXPECT_LE(quotient, 1.06) << preset << ' ' << nodes << ' ' << bytes << ' ' << core;
             ++seen;
-          } catch (const Error&) {  // the core is larger than that
+          } catch (const Error&) {  // the core has more ranks than there are
           }
         }
         EXPECT_GT(seen, 0u) << preset << ' ' << nodes << ' ' << bytes;
