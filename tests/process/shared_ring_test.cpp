@@ -341,6 +341,30 @@ TEST(Republished, polling_for_another_operation_is_enough) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
+/// The last chunk of rank 0, which leaves then, has come to rank 1, which does not poll for a
+/// while.
+TEST(Republished, a_rank_that_has_sent_all_and_left_is_not_missed) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context = context_of(exchange, {1, 2}, 4u << 20, SharedNotifications::republished);
+    Communicator communicator(context, exchange);
+    std::vector<double> source(1000, 1.0), target(1000);
+    Operation operation = allreduce(communicator, arguments_of(source, target));
+    if (!run_once(operation)) return 1;
+    // Rank 0 completes its block, and sends it on, once rank 2 has contributed.
+    if (exchange.self() == Rank{2}) std::this_thread::sleep_for(400ms);
+    if (operation.start() != Status::ok) return 2;
+    if (exchange.self() == Rank{1}) {
+      for (const auto end = std::chrono::steady_clock::now() + 200ms;
+           std::chrono::steady_clock::now() < end;)
+        (void)operation.test();
+      std::this_thread::sleep_for(1s);
+    }
+    if (operation.wait(10s) != Status::ok) return 3;
+    return target == std::vector<double>(1000, 3.0) ? 0 : 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
 TEST(Republished, all_ranks_or_none) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context = context_of(
