@@ -100,6 +100,7 @@ struct Connection {
   std::size_t ignored_bytes = 0;  // since it was refused
   bool awaits_room = false;       // is waited for until more of the outbox can be sent
   bool deaf = false;              // sending has failed; what it said before is still to be read
+  bool fell_silent = false;       // and has ended because of that
   bool lost = false;              // it will be forgotten at the end of this turn
 };
 
@@ -130,7 +131,8 @@ class Hub::Service {
         ends_quietly_(options.ends_quietly),
         own_rank_(options.own_rank),
         members_(options.rank_count) {
-    if (!options.places.empty()) probes_ = Probes(options.places, own_rank_, options.patience);
+    if (!options.places.empty())
+      probes_ = Probes(options.places, own_rank_, options.patience, options.silent_since);
     for (std::size_t rank = 0; rank < options.is_gone.size(); ++rank)
       members_[rank].is_gone = options.is_gone[rank];
     if (!fill_random(job_)) throw Error(ErrorCode::system, "getrandom", errno);
@@ -142,7 +144,11 @@ class Hub::Service {
   void start() {
     thread_ = thread_without_signals([this] { serve(); });
   }
-  void join() { thread_.join(); }
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  /// After join().
+  Silences silences() const { return {probes_.silent_since(), probes_.vanished()}; }
 
   /// Any thread may ask.
   Relayed relayed() const noexcept {
@@ -299,7 +305,11 @@ class Hub::Service {
         continue;  // that client has gone again
       }
       auto connection = std::make_unique<Connection>(std::move(socket), origin_of(peer));
-      if (!ready_.add(connection->socket.get(), connection.get())) continue;  // it will try again
+      if (!ready_.add(connection->socket.get(), connection.get())) {  // it will try again
+        shortage_ = errno;
+        pause_accepting(in(accept_pause));
+        return;
+      }
       shortage_ = 0;
       look_at_strangers_by(connection->expires);
       connections_.push_back(std::move(connection));
@@ -364,10 +374,12 @@ class Hub::Service {
   void receive(Connection& connection) {
     std::size_t bytes = 0;
     const auto space = connection.reader.space();
+    errno = 0;
     switch (receive_some(connection.socket.get(), space, bytes)) {
       case Reception::nothing_yet:
         return;
       case Reception::end:
+        connection.fell_silent = is_silence(errno);
         lose(connection);
         return;
       case Reception::some:
@@ -399,8 +411,12 @@ class Hub::Service {
       for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         Member& member = members_[rank];
         if (member.connection == nullptr || !member.connection->lost) continue;
+        const bool fell_silent = member.connection->fell_silent;
         member.connection = nullptr;
-        if (!joined_ && !probes_.empty()) probes_.forget(rank);
+        if (!joined_ && !probes_.empty()) {
+          probes_.forget(rank);
+          if (fell_silent) probes_.suspect(rank, now());
+        }
         // While ranks are joining its place is simply free again: the rank may have been restarted.
         if (joined_ && !member.left) {
           announce({static_cast<std::uint32_t>(Incident::Kind::died), rank});
@@ -844,6 +860,15 @@ Hub::~Hub() {
     (void)service_.release();
     return;
   }
+  stop_and_join();
+}
+
+Silences Hub::end() {
+  stop_and_join();
+  return service_->silences();
+}
+
+void Hub::stop_and_join() noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
   service_->join();

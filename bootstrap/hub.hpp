@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,15 @@ struct HubOptions {
   /// By rank: who is known to be gone when such a meeting begins.  Empty: nobody.
   std::vector<bool> is_gone = {};
   Patience patience = {};
+  /// By rank, or empty: since when nothing has answered, as an earlier hub has found.
+  std::vector<std::optional<Timeout>> silent_since = {};
+};
+
+/// What a hub has found of the hosts of ranks that have not come to such a meeting, by rank.  Both
+/// are empty once all have met.
+struct Silences {
+  std::vector<std::optional<Timeout>> since = {};  // nothing has answered
+  std::vector<bool> vanished = {};                 // with its host
 };
 
 /// Bytes of the exchanges so far, which are what grows with their number: not those of joining and
@@ -57,8 +67,12 @@ class Hub {
 
   /// Any thread may ask.
   Relayed relayed() const noexcept;
+  /// Ends as the destructor does, and says what is worth knowing in the next meeting.  Not in a
+  /// forked child.
+  Silences end();
 
  private:
+  void stop_and_join() noexcept;
   class Service;  // the thread and everything that it owns
   UnsharedDescriptor stop_;
   std::unique_ptr<Service> service_;

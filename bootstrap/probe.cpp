@@ -13,8 +13,11 @@ Probe::Finding Probe::begin(Timeout now) noexcept {
   if (!is_due(now)) return Finding::undecided;
   // The kernel would try for minutes, so silence has a limit of its own.  It also begins with an
   // attempt that fails at once.
-  if (!state_.silent_until && may_vanish_)
-    state_.silent_until = Deadline::after(patience_.with_port, now);
+  if (!state_.silent_until && may_vanish_) {
+    if (!state_.silent_since) state_.silent_since = now;
+    state_.silent_until = Deadline::after(patience_.with_port, *state_.silent_since);
+    if (state_.silent_until->passed(now)) ask_host(now);
+  }
   state_.socket = begin_to_connect(state_.asks_host ? elsewhere_at_host_of(place_) : place_);
   return state_.socket ? Finding::undecided : miss(errno, now);
 }
@@ -52,17 +55,32 @@ Probe::Finding Probe::take(Timeout now) noexcept {
   const int error = outcome_of_connecting(state_.socket.get());
   if (error != 0 || state_.asks_host) return miss(error, now);
   state_.is_connected = true;
-  state_.silent_until.reset();
+  has_answered();
   return Finding::undecided;
 }
 
 /// Nothing has answered for a while.
 Probe::Finding Probe::look_at_silence(Timeout now) noexcept {
   if (state_.asks_host) return Finding::host_gone;
+  ask_host(now);
+  return begin(now);
+}
+
+void Probe::suspect(Timeout now) noexcept {
+  if (may_vanish_) state_.silent_since = now - patience_.with_port;
+}
+
+void Probe::ask_host(Timeout now) noexcept {
+  const std::optional<Timeout> since = state_.silent_since;
   state_ = {};
+  state_.silent_since = since;
   state_.asks_host = true;
   state_.silent_until = Deadline::after(patience_.with_host, now);
-  return begin(now);
+}
+
+void Probe::has_answered() noexcept {
+  state_.silent_since.reset();
+  state_.silent_until.reset();
 }
 
 Probe::Finding Probe::look_at_connection(Timeout now) noexcept {
@@ -89,9 +107,12 @@ Probe::Finding Probe::miss(int error, Timeout now) noexcept {
   error_ = error;
   if (!state_.asks_host && error == ECONNREFUSED) return Finding::gone;
   const bool is_silent = is_silence(error);
-  if (state_.is_connected && is_silent && may_vanish_) return Finding::host_gone;
+  if (state_.is_connected && is_silent && may_vanish_) {
+    suspect(now);
+    return look_at_silence(now);
+  }
   if (!is_silent) {
-    state_.silent_until.reset();  // the host has answered, or could not be asked
+    has_answered();  // or could not be asked
     state_.asks_host = false;
   }
   state_.socket = UnsharedDescriptor();

@@ -8,6 +8,8 @@
 //   connected, no word                    still there
 //   the connection ends                   as it does when a rank empties the queue of its port: the
 //                                         probe connects again after a pause
+//   it ends because nothing answers       as where nothing answers, because a full queue may lose
+//                                         the end of a connection's set-up
 //   nothing answers, on the same host     a full queue: still there
 //   nothing answers, on another host      a full queue, or the host has vanished: the probe asks
 //                                         another port there; the host is gone if nothing answers
@@ -41,9 +43,13 @@ class Probe {
       host_gone,  // and so are all ranks of its host
   };
 
-  /// The rank that is looked for listens at `place`, and this one at `own_place`.
-  Probe(const Address& place, const Address& own_place, const Patience& patience = {}) noexcept
-      : place_(place), patience_(patience), may_vanish_(!are_of_one_host(place, own_place)) {}
+  /// The rank that is looked for listens at `place`, and this one at `own_place`.  `silent_since`
+  /// is what an earlier probe has found.
+  Probe(const Address& place, const Address& own_place, const Patience& patience = {},
+        std::optional<Timeout> silent_since = {}) noexcept
+      : place_(place), patience_(patience), may_vanish_(!are_of_one_host(place, own_place)) {
+    if (may_vanish_) state_.silent_since = silent_since;
+  }
 
   /// Connects if it is time to.
   Finding begin(Timeout now) noexcept;
@@ -65,6 +71,13 @@ class Probe {
   /// Why the last attempt or connection has ended (errno); 0: its other end has closed it.
   int error() const noexcept { return error_; }
 
+  /// Since when nothing has answered; none on the same host.
+  std::optional<Timeout> silent_since() const noexcept { return state_.silent_since; }
+
+  /// A connection with that rank has ended in silence, of which TCP needs longer than
+  /// Patience::with_port.  The next begin() asks its host.
+  void suspect(Timeout now) noexcept;
+
   /// Ends the connection and forgets what it has told.  The next begin() connects.
   void reset() noexcept { state_ = {}; }
 
@@ -75,10 +88,13 @@ class Probe {
     bool asks_host = false;  // tries another port, to learn whether the host answers at all
     std::optional<Deadline> next_attempt;    // without a socket; none: at once
     Timeout next_pause = probe_pause_first;  // after that attempt
+    std::optional<Timeout> silent_since;     // nothing has answered
     /// While nothing answers: when to ask the host or, if it is being asked, to give it up.
     std::optional<Deadline> silent_until;
   };
 
+  void has_answered() noexcept;
+  void ask_host(Timeout now) noexcept;
   Finding take(Timeout now) noexcept;
   Finding look_at_silence(Timeout now) noexcept;
   Finding look_at_connection(Timeout now) noexcept;

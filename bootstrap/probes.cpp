@@ -8,11 +8,13 @@ namespace tutti::bootstrap {
 
 using Finding = Probe::Finding;
 
-Probes::Probes(std::span<const Address> places, std::uint32_t own, const Patience& patience) {
+Probes::Probes(std::span<const Address> places, std::uint32_t own, const Patience& patience,
+               std::span<const std::optional<Timeout>> silent_since) {
   std::map<std::string, std::uint32_t> first_at;  // address
   ranks_.reserve(places.size());
   for (std::uint32_t rank = 0; rank < places.size(); ++rank)
-    ranks_.push_back({.probe = Probe(places[rank], places[own], patience),
+    ranks_.push_back({.probe = Probe(places[rank], places[own], patience,
+                                     silent_since.empty() ? std::nullopt : silent_since[rank]),
                       .host = first_at.emplace(text_of(places[rank]), rank).first->second,
                       .turn_ends = Deadline::after(Timeout::zero(), Timeout::zero())});
 }
@@ -21,7 +23,7 @@ void Probes::look_for(std::uint32_t rank, bool wanted) noexcept {
   Probed& probed = ranks_[rank];
   if (probed.is_wanted == wanted) return;
   probed.is_wanted = wanted;
-  probed.probe.reset();
+  if (!wanted) probed.probe.reset();
 }
 
 std::vector<std::uint32_t> Probes::begin(Timeout now) {
@@ -123,7 +125,25 @@ void Probes::leave_out(std::uint32_t rank, Finding finding, std::vector<std::uin
   };
   if (finding == Finding::gone) return leave_out_one(rank);
   for (std::uint32_t other = 0; other < ranks_.size(); ++other)
-    if (ranks_[other].is_wanted && ranks_[other].host == ranks_[rank].host) leave_out_one(other);
+    if (ranks_[other].is_wanted && ranks_[other].host == ranks_[rank].host) {
+      ranks_[other].has_vanished = true;
+      leave_out_one(other);
+    }
+}
+
+std::vector<std::optional<Timeout>> Probes::silent_since() const {
+  std::vector<std::optional<Timeout>> since;
+  since.reserve(ranks_.size());
+  for (const Probed& probed : ranks_)
+    since.push_back(probed.is_wanted ? probed.probe.silent_since() : std::nullopt);
+  return since;
+}
+
+std::vector<bool> Probes::vanished() const {
+  std::vector<bool> vanished;
+  vanished.reserve(ranks_.size());
+  for (const Probed& probed : ranks_) vanished.push_back(probed.has_vanished);
+  return vanished;
 }
 
 std::size_t Probes::give_back(std::size_t count, Timeout now) noexcept {

@@ -34,17 +34,20 @@ class Probes {
  public:
   Probes() = default;
   /// `own` is the rank that looks for others.  Nobody is looked for yet.
-  Probes(std::span<const Address> places, std::uint32_t own, const Patience& patience = {});
+  /// `silent_since`: by rank, or empty, what earlier probes have found (silent_since()).
+  Probes(std::span<const Address> places, std::uint32_t own, const Patience& patience = {},
+         std::span<const std::optional<Timeout>> silent_since = {});
 
   /// Without places, or after clear().
   bool empty() const noexcept { return ranks_.empty(); }
   void clear() noexcept { ranks_.clear(); }
 
-  /// Starts to look for a rank, or stops.  If that is a change, what is known of the rank is
-  /// forgotten.
+  /// Starts to look for a rank, or stops, which forgets what is known of the rank.
   void look_for(std::uint32_t rank, bool wanted) noexcept;
   /// Ends a connection and forgets what it has told.
   void forget(std::uint32_t rank) noexcept { ranks_[rank].probe.reset(); }
+  /// The rank was here, and its connection has ended in silence.
+  void suspect(std::uint32_t rank, Timeout now) noexcept { ranks_[rank].probe.suspect(now); }
 
   /// Connects where it is time to.  Returns ranks that are gone, which are looked for no longer.
   std::vector<std::uint32_t> begin(Timeout now);
@@ -53,6 +56,11 @@ class Probes {
   void await(std::vector<pollfd>& polled);
   Timeout sleep_max(Timeout now) const noexcept;
   std::vector<std::uint32_t> look(std::span<const pollfd> polled, Timeout now);
+
+  /// By rank: since when nothing has answered, of those that are looked for; and whether its host
+  /// was found to have vanished.
+  std::vector<std::optional<Timeout>> silent_since() const;
+  std::vector<bool> vanished() const;
 
   /// Closes up to `count` connections, and makes none for probes_pause.  Returns how many it has
   /// closed.
@@ -66,7 +74,8 @@ class Probes {
     Probe probe;
     std::uint32_t host;  // named by its lowest rank
     bool is_wanted = false;
-    Deadline turn_ends;  // while it is connected
+    bool has_vanished = false;  // with its host
+    Deadline turn_ends;         // while it is connected
   };
 
   void end_turns(Timeout now) noexcept;

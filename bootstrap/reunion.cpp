@@ -130,7 +130,7 @@ void MeetingPlace::know(std::span<const MeetingCard> all, Rank self) {
   secret_.assign(all[0].secret.begin(), all[0].secret.end());
   is_gone_.assign(all.size(), false);
   vanished_until_.assign(all.size(), std::nullopt);
-  silence_.reset();
+  silence_.assign(all.size(), std::nullopt);
   std::map<std::string, std::size_t> first_at;  // address
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].network == 0) continue;
@@ -169,11 +169,12 @@ std::optional<std::size_t> MeetingPlace::counterpart() const {
 int MeetingPlace::try_to_connect(const Address& place, Deadline deadline) noexcept {
   const UnsharedDescriptor socket = begin_to_connect(place);
   if (!socket) return errno;
+  std::array<pollfd, 2> waiting{pollfd{socket.get(), POLLOUT, 0},
+                                pollfd{listener_.get(), POLLIN, 0}};
   for (;;) {
-    std::array<pollfd, 2> waiting{pollfd{socket.get(), POLLOUT, 0},
-                                  pollfd{listener_.get(), POLLIN, 0}};
     (void)::poll(waiting.data(), waiting.size(), poll_milliseconds(deadline.remaining(now())));
-    if (waiting[1].revents != 0) empty_queue();
+    // Without a descriptor to accept with, poll() would return at once again.
+    if (waiting[1].revents != 0 && close_waiting(listener_.get(), backlog) == 0) waiting[1].fd = -1;
     if (waiting[0].revents != 0) return outcome_of_connecting(socket.get());
     if (deadline.passed(now())) return ETIMEDOUT;
   }
@@ -228,9 +229,9 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
                                                           .leader = Rank{leader},
                                                           .linger = linger,
                                                           .patience = patience_,
-                                                          .silent_since = silence_of(leader)},
+                                                          .silent_since = silences()},
                                                          deadline, std::move(listener));
-    silence_.reset();
+    silence_[leader].reset();
     if (attended.host_is_gone) {
       const Deadline until = Deadline::after(vanished_remembered, now());
       for (std::size_t rank = 0; rank < places_.size(); ++rank) {
@@ -244,7 +245,7 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
       is_gone[leader] = true;
       continue;
     }
-    if (attended.silent_since) silence_ = {leader, *attended.silent_since, now()};
+    remember(attended.silences);
     if (attended.exchange) {
       empty_queue();
       is_gone_.assign(places_.size(), true);
@@ -257,12 +258,24 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
   }
 }
 
-/// Since when nothing has answered at that leader's port; none if this rank has not asked for
-/// longer than Patience::with_host.
-std::optional<Timeout> MeetingPlace::silence_of(std::uint32_t leader) const noexcept {
-  if (!silence_ || silence_->leader != leader) return std::nullopt;
-  if (now() - silence_->asked > patience_.with_host) return std::nullopt;
-  return silence_->since;
+/// By rank: since when nothing has answered at its port; none if this rank has not asked for longer
+/// than Patience::with_host.
+std::vector<std::optional<Timeout>> MeetingPlace::silences() const {
+  std::vector<std::optional<Timeout>> since(silence_.size());
+  for (std::size_t rank = 0; rank < since.size(); ++rank)
+    if (silence_[rank] && now() - silence_[rank]->asked <= patience_.with_host)
+      since[rank] = silence_[rank]->since;
+  return since;
+}
+
+void MeetingPlace::remember(const Silences& silences) {
+  for (std::size_t rank = 0; rank < silences.since.size(); ++rank) {
+    silence_[rank].reset();
+    if (silences.since[rank]) silence_[rank] = {*silences.since[rank], now()};
+  }
+  const Deadline until = Deadline::after(vanished_remembered, now());
+  for (std::size_t rank = 0; rank < silences.vanished.size(); ++rank)
+    if (silences.vanished[rank]) vanished_until_[rank] = until;
 }
 
 void MeetingPlace::make_room_in_queue() noexcept {

@@ -51,6 +51,8 @@
 
 namespace tutti::bootstrap {
 
+struct Silences;  // what a hub has found (hub.hpp)
+
 /// What names the network of this process on its host (its namespace); never 0.
 std::uint64_t network_identity() noexcept;
 
@@ -113,19 +115,19 @@ class MeetingPlace {
  private:
   std::optional<std::size_t> counterpart() const;
   int try_to_connect(const Address& place, Deadline deadline) noexcept;
-  std::optional<Timeout> silence_of(std::uint32_t leader) const noexcept;
+  std::vector<std::optional<Timeout>> silences() const;
+  void remember(const Silences& silences);
 
   UnsharedDescriptor listener_;
   std::string secret_;
   std::vector<Address> places_;                          // by rank
   std::vector<bool> is_gone_;                            // likewise: for good
   std::vector<std::optional<Deadline>> vanished_until_;  // likewise: its host is taken for gone
-  // The last call ended while nothing answered at the port of that leader.
   struct Silence {
-    std::uint32_t leader;
     Timeout since, asked;
   };
-  std::optional<Silence> silence_;
+  // By rank: an earlier call ended while nothing answered at its port.
+  std::vector<std::optional<Silence>> silence_;
   Patience patience_;
   Rank self_{0};
 };

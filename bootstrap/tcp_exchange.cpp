@@ -267,7 +267,12 @@ TcpExchange::Attended TcpExchange::attend(const Meeting& meeting, Deadline deadl
                                           UnsharedDescriptor listener) {
   std::unique_ptr<TcpExchange> exchange(new TcpExchange(meeting));
   Attended attended = exchange->join(meeting, deadline, std::move(listener));
-  if (exchange->welcome_) attended.exchange = std::move(exchange);
+  if (exchange->welcome_) {
+    attended.exchange = std::move(exchange);
+  } else if (exchange->hub_) {
+    exchange->say_goodbye();
+    attended.silences = exchange->hub_->end();
+  }
   return attended;
 }
 
@@ -282,7 +287,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
                                         .places = {meeting.places.begin(), meeting.places.end()},
                                         .own_rank = index_of(self_),
                                         .is_gone = meeting.is_gone,
-                                        .patience = meeting.patience});
+                                        .patience = meeting.patience,
+                                        .silent_since = meeting.silent_since});
   hello_ = {.magic = wire::magic,
             .version = wire::protocol_version,
             .rank = index_of(self_),
@@ -290,7 +296,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
   const Patience& patience = meeting.patience;
   const bool leads = meeting.leader == self_;
   const bool may_vanish = !are_of_one_host(place, meeting.places[index_of(self_)]);
-  std::optional<Timeout> silent_since = meeting.silent_since;
+  std::optional<Timeout> silent_since;
+  if (!meeting.silent_since.empty()) silent_since = meeting.silent_since[index_of(meeting.leader)];
   const auto leader_is_gone = [&](const std::string& why) -> Attended {
     if (leads) throw_alone(place, why);
     return {.exchange = {}, .leader_is_gone = true};
@@ -301,7 +308,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
   };
   const auto leader_is_missing = [&] {
     Attended attended = missing({&meeting.leader, 1});
-    attended.silent_since = silent_since;
+    attended.silences.since.resize(rank_count_);
+    attended.silences.since[index_of(meeting.leader)] = silent_since;
     return attended;
   };
   const auto by = [&](Timeout since, Timeout patient) {
@@ -329,14 +337,15 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
           secret_.clear();
           return {.exchange = {}, .present = survivors_};
         case Reply::refusal:
-          if (refusal_->reason == wire::Reason::left_out)
+          // A hub of ours proves that it is one before it says either of these.
+          if (trusts_hub_ && refusal_->reason == wire::Reason::left_out)
             throw Error(ErrorCode::peer_failed,
                         "the others go on without this rank: the lowest of them has found that "
                         "nobody listened at the port of this rank, or that its host did not "
                         "answer for " +
                             name_timeout(vanished_after));
           // This rank's connection of an earlier call, which has timed out, may still be counted.
-          if (refusal_->reason != wire::Reason::rank_taken)
+          if (!trusts_hub_ || refusal_->reason != wire::Reason::rank_taken)
             return leader_is_gone("the program that listens there refuses it");
           refusal_.reset();
           socket_ = UnsharedDescriptor();
@@ -355,8 +364,9 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
           return leader_is_gone("another program listens there");
         case Reply::end:
           // TCP ends a connection with such an error once its other end has been silent for
-          // vanished_after.
-          if (may_vanish && is_silence(ended_by_)) return {.exchange = {}, .host_is_gone = true};
+          // vanished_after.  That end may never have had it, if its queue was full: the host is
+          // asked next.
+          if (may_vanish && is_silence(ended_by_)) silent_since = now() - patience.with_port;
           break;
         case Reply::silence: {
           Attended attended = leader_is_missing();
@@ -385,7 +395,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
 std::string TcpExchange::remark_on_shortage() const {
   if (shortage_ == 0) return {};
   return std::string("the lowest rank, to which all connect, can let nobody in: ") +
-         std::strerror(static_cast<int>(shortage_)) + "; raise its limit (ulimit -n)";
+         std::strerror(static_cast<int>(shortage_)) + "; raise its limit (" +
+         (shortage_ == ENOSPC ? "sysctl fs.epoll.max_user_watches)" : "ulimit -n)");
 }
 
 /// The hub's list of those that are still there.  False: no hub of ours would send that.

@@ -46,8 +46,8 @@ class TcpExchange final : public Exchange {
     Rank leader;                // whose hub it is
     Timeout linger;             // of the destructor of its first rank
     Patience patience = {};
-    /// Since when nothing has answered at the leader's port, if an earlier call has found that.
-    std::optional<Timeout> silent_since = {};
+    /// By rank, or empty: since when nothing has answered, if an earlier call has found that.
+    std::vector<std::optional<Timeout>> silent_since = {};
   };
   struct Attended {
     std::unique_ptr<TcpExchange> exchange;  // none: the leader is gone, or time is up
@@ -56,7 +56,7 @@ class TcpExchange final : public Exchange {
     std::vector<Rank> present = {};  // with it: who has come, in the order of their ranks in it
     std::vector<Rank> missing = {};  // when time is up: who has not, at least one
     std::string remark = {};         // likewise: what else is known, or empty
-    std::optional<Timeout> silent_since = {};  // likewise, as in Meeting
+    Silences silences = {};          // likewise: of the leader, and what its hub has found
   };
   /// Collective among the ranks that are still there.  The leader brings its listener.  Throws
   /// Error{system}, on the leader also if it cannot connect to itself, and Error{peer_failed} if

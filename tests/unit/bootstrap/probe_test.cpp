@@ -55,6 +55,7 @@ class Probing {
     return probe_.sleep_max(now_);
   }
   Timeout sleep_max() const { return probe_.sleep_max(now_); }
+  int socket() const { return probe_.awaited().fd; }
   void reset() { probe_.reset(); }
 
  private:
@@ -144,6 +145,26 @@ TEST(Probe, finds_that_a_host_has_vanished) {
   EXPECT_EQ(probing.silence(vanished_after - host_answers_within), Finding::undecided);
   EXPECT_EQ(probing.silence(host_answers_within - 1ns), Finding::undecided);
   EXPECT_EQ(probing.silence(1ns), Finding::host_gone);
+}
+
+/// The rank's queue was so full that its kernel has lost the connection, of which this one has
+/// heard nothing.  The host refuses connections at port 1, which is an answer.
+TEST(Probe, asks_the_host_after_a_connection_that_ended_in_silence) {
+  Port port(elsewhere);
+  port.fall_silent();
+  Probing probing(port.place());
+  EXPECT_EQ(probing.answer(), Finding::undecided);
+  expect_answers_soon(probing.socket());
+  ASSERT_EQ(::send(probing.socket(), "?", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(probing.answer(), Finding::undecided);
+  EXPECT_EQ(probing.sleep_max(), probing.pause() ? probe_pause_first : host_answers_within);
+  if (!probing.pause()) {
+    EXPECT_EQ(probing.answer(), Finding::undecided);
+  }
+  ASSERT_NE(probing.pause(), std::nullopt);
+  EXPECT_EQ(probing.silence(*probing.pause()), Finding::undecided);
+  EXPECT_EQ(probing.answer(), Finding::undecided);
+  EXPECT_EQ(probing.sleep_max(), wait_forever) << "it was not taken for connected";
 }
 
 /// "No route" comes from the network, not from the host, so it does not count as an answer.

@@ -106,6 +106,18 @@ TEST(Probes, find_a_host_that_has_vanished_once) {
   EXPECT_LE(probing.now - begun, vanished_after + 2 * probe_pause_last);
 }
 
+/// A rank was here until its connection ended in silence: only its host is still asked.
+TEST(Probes, find_that_the_host_of_a_rank_that_was_here_has_vanished) {
+  Probing probing({at_no_host(), at_no_host(5001)});
+  probing.probes.suspect(2, probing.now);
+  const Timeout begun = probing.now;
+  while (probing.gone.empty() && probing.now < begun + 1h) probing.turn(1h);
+  EXPECT_EQ(probing.gone, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(probing.probes.vanished(), (std::vector<bool>{false, true, true}));
+  EXPECT_GE(probing.now - begun, host_answers_within);
+  EXPECT_LE(probing.now - begun, host_answers_within + 2 * probe_pause_last);
+}
+
 /// One host that does not answer holds up the probes of no other one.
 TEST(Probes, leave_room_for_other_hosts) {
   Port silent(elsewhere);

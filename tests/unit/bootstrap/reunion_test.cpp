@@ -13,8 +13,10 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -23,8 +25,10 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/frame.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/tcp_exchange.hpp"
+#include "bootstrap/wire.hpp"
 #include "silent_hosts.hpp"
 #include "tutti/detail/clock.hpp"
 #include "tutti/status.hpp"
@@ -280,6 +284,21 @@ TEST(Reunion, a_port_that_changes_hands_before_is_that_of_a_rank_that_is_stopped
   }
 }
 
+/// A program that does not know the secret decides nothing, whatever it answers.
+TEST(Reunion, a_stranger_that_refuses_is_no_leader) {
+  for (const wire::Reason reason : {wire::Reason::left_out, wire::Reason::rank_taken}) {
+    std::vector<MeetingCard> cards;
+    Places places = places_of(3, &cards);
+    places[0].reset();
+    std::vector<std::byte> frame;
+    const wire::Refusal refusal{reason, 0};
+    append_frame(frame, wire::FrameType::refusal, bytes_of(refusal));
+    const Stranger stranger(cards[0],
+                            std::string(reinterpret_cast<const char*>(frame.data()), frame.size()));
+    expect_met(meet_all(places, 10s), {1, 2});
+  }
+}
+
 /// A place that other ranks have is refused at the port of this one, as any other secret is.
 TEST(Reunion, ranks_of_another_communicator_are_not_met) {
   std::vector<MeetingCard> cards, of_others;
@@ -493,6 +512,37 @@ TEST(Reunion, a_host_that_answers_elsewhere_is_waited_for) {
   EXPECT_EQ(ending.ranks, ranks_of({0}));
 }
 
+/// The leader's queue was so full that its kernel has lost this rank's connection.  The host
+/// refuses connections at port 1, so it has not vanished.
+TEST(Reunion, a_connection_that_ends_in_silence_is_no_vanished_host) {
+  Port leader(elsewhere);
+  leader.fall_silent();
+  MeetingPlace place(true, impatient);
+  place.know(std::vector{card_at(leader.place()), place.card(Rank{1})}, Rank{1});
+  std::atomic<bool> has_connected = false;
+  std::thread finds_connection([&] {
+    const Deadline soon = in(1s);
+    while (!has_connected && !soon.passed(detail::now())) {
+      std::this_thread::sleep_for(1ms);
+      for (int socket = 3; socket < 256; ++socket) {
+        Address peer;
+        peer.bytes = sizeof peer.storage;
+        auto* const raw = reinterpret_cast<sockaddr*>(&peer.storage);
+        if (::getpeername(socket, raw, &peer.bytes) != 0 ||
+            std::memcmp(raw, &leader.place().storage, offsetof(sockaddr_in, sin_zero)) != 0)
+          continue;
+        expect_answers_soon(socket);
+        has_connected = true;
+      }
+    }
+  });
+  const Ending ending = meet(place, 1, 3s);
+  finds_connection.join();
+  EXPECT_TRUE(has_connected);
+  EXPECT_FALSE(ending.has_met);
+  EXPECT_EQ(ending.ranks, ranks_of({0}));
+}
+
 /// The leader also waits once for a silent host, and then leaves out all of its ranks.
 TEST(Reunion, a_leader_leaves_out_a_host_that_has_vanished) {
   MeetingPlace place(true, impatient);
@@ -500,6 +550,40 @@ TEST(Reunion, a_leader_leaves_out_a_host_that_has_vanished) {
   for (std::uint16_t port = 5000; port < 5020; ++port) cards.push_back(card_at(at_no_host(port)));
   place.know(cards, Rank{0});
   EXPECT_EQ(meet(place, 0, 6s).ranks, ranks_of({0}));
+}
+
+/// A leader's next call uses what its probes have found, too: for how long a host has been silent,
+/// and that one has vanished, although the call ended because another rank was late.
+TEST(Reunion, a_leader_whose_calls_are_too_short_for_a_silence_adds_them_up) {
+  MeetingPlace place(true, impatient);
+  std::optional<Port> late(here);
+  const std::vector cards{place.card(Rank{0}), card_at(at_no_host()), card_at(late->place())};
+  place.know(cards, Rank{0});
+  Ending ending;
+  const Timeout begun = detail::now();
+  for (int calls = 0; calls < 20; ++calls) {
+    ending = meet(place, 0, 250ms);
+    EXPECT_FALSE(ending.has_met);
+    if (ending.ranks == ranks_of({2})) break;
+    EXPECT_EQ(ending.ranks, ranks_of({1, 2}));
+  }
+  EXPECT_EQ(ending.ranks, ranks_of({2}));
+  EXPECT_GE(detail::now() - begun, impatient.with_port + impatient.with_host);
+  EXPECT_EQ(meet(place, 0, 50ms).ranks, ranks_of({2})) << "what was found is forgotten";
+  late.reset();
+  ending = meet(place, 0, 150ms);
+  EXPECT_TRUE(ending.has_met);
+  EXPECT_EQ(ending.ranks, ranks_of({0}));
+}
+
+/// They do not add up if there is much time between them, in which the host may have answered.
+TEST(Reunion, a_silence_that_no_leader_listened_to_does_not_count) {
+  MeetingPlace place(true, impatient);
+  place.know(std::vector{place.card(Rank{0}), card_at(at_no_host())}, Rank{0});
+  for (int calls = 0; calls < 3; ++calls) {
+    EXPECT_FALSE(meet(place, 0, 250ms).has_met);
+    std::this_thread::sleep_for(impatient.with_host + 50ms);
+  }
 }
 
 /// The error names the leader's own address, and no other rank.
@@ -601,13 +685,18 @@ class OtherProcess {
 /// While it exists this process has no descriptor left.
 class NoDescriptors {
  public:
-  NoDescriptors() {
+  /// It has none but `free`.
+  explicit NoDescriptors(std::size_t free = 0) {
     EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     const rlimit few{.rlim_cur = std::min<rlim_t>(before_.rlim_cur, 256),
                      .rlim_max = before_.rlim_max};
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
     for (int taken = ::dup(0); taken >= 0; taken = ::dup(0)) taken_.push_back(taken);
     EXPECT_EQ(errno, EMFILE);
+    for (; free != 0; --free) {
+      ::close(taken_.back());
+      taken_.pop_back();
+    }
   }
   NoDescriptors(const NoDescriptors&) = delete;
   NoDescriptors& operator=(const NoDescriptors&) = delete;
@@ -707,6 +796,30 @@ TEST(Reunion, a_full_queue_is_no_obstacle) {
   ASSERT_TRUE(other);
   EXPECT_EQ(place.obstacle(in(300ms)), "");
   EXPECT_EQ(queue_at(cards[0]), 0u);
+}
+
+/// A rank that has no descriptor to empty its queue with sleeps while it waits for another one's.
+TEST(Reunion, a_rank_without_descriptors_sleeps) {
+  Port full(elsewhere);
+  full.fill_queue();
+  MeetingPlace place(true);
+  const std::vector cards{place.card(Rank{0}), card_at(full.place())};
+  place.know(cards, Rank{0});
+  const Address own = place_of(cards[0]);
+  const UnsharedDescriptor other = connect_to({&own, 1}, in(5s));
+  ASSERT_TRUE(other);
+  const auto cpu_time = [] {
+    timespec time{};
+    EXPECT_EQ(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const Timeout before = cpu_time();
+  {
+    const NoDescriptors none(1);
+    EXPECT_EQ(place.obstacle(in(500ms)), "");
+  }
+  EXPECT_LE(cpu_time() - before, 15ms);
+  EXPECT_EQ(queue_at(cards[0]), 1u);
 }
 
 /// The port of a rank is gone when it dies, whatever children it has.

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -60,6 +62,18 @@ class Port {
     for (int i = 0; i < 8; ++i) waiting_.push_back(begin_to_connect(place_));
   }
 
+  /// From now on its kernel accepts connections, and takes nothing that comes over them, as one
+  /// that has lost them.
+  void fall_silent() {
+    // The flags of a TCP header are its byte 13; every message has "push".
+    sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+                          BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x08, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, 0xffff)};
+    const sock_fprog program{.len = 4, .filter = code};
+    ASSERT_EQ(::setsockopt(listener_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program),
+              0);
+  }
+
   UnsharedDescriptor accept() {
     pollfd waiting{listener_.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
@@ -72,6 +86,13 @@ class Port {
   Address place_;
   std::vector<UnsharedDescriptor> waiting_;
 };
+
+/// What was sent over this connection and is not answered soon ends it.
+inline void expect_answers_soon(int socket) {
+  const int milliseconds = 300;
+  EXPECT_EQ(::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds),
+            0);
+}
 
 /// Port 1 of a host, at which probes ask whether the host has vanished; it does not answer.  None
 /// if this process may not have port 1.
