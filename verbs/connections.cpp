@@ -40,6 +40,9 @@ CompletionChannelHandle make_events(const Port& port, bool are_wanted) {
   return events;
 }
 
+constexpr std::string_view let_go_reason =
+    "its connection was let go when ranks met again (shrink)";
+
 /// Completions that a queue pair can have unpolled, see QueuePair::completions_max().
 std::uint32_t completions_each(const Port& port, const QueuePairLimits& wanted) {
   const std::uint32_t requests_max = requests_max_of(port);
@@ -293,6 +296,9 @@ void Connections::forget(std::span<const std::uint64_t> processes) noexcept {
     connection.let_go = true;
     leave_to_peer(connection);
     forget_process(connection);
+    // A call in flight that only receives on it would wait for ever.
+    if (connection.users > 0 && !connection.unheard)
+      report(connection, {.process = connection.process, .what = let_go_reason});
     if (connection.users == 0) close(connection);
   }
 }

@@ -130,11 +130,19 @@ struct TUTTI_HIDDEN Communicator::Implementation {
             .shares_cpus = shares_cpus,
             .caches_are_apart = neighbours.caches_are_apart()};
   }
+  /// The bytes of the smallest arena of the ranks of a single node, with what is besides it.  All
+  /// ranks get the same result.
+  std::size_t smallest_arena() const noexcept {
+    std::size_t bytes = context.offered.card().bytes;
+    for (const runtime::NeighbourMapping& neighbour : neighbours.mappings)
+      if (neighbour.mapping) bytes = std::min(bytes, std::size_t{neighbour.mapping->size()});
+    return bytes;
+  }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
     // In simulated time chunks have the sizes that the prices of schedules assume.
     if (neighbours.nodes.node_count == 1 && process_of.size() > 1 && !context.clock.is_simulated())
-      return tune::chunk_bytes_in_one_node(plan, context.settings.chunk_bytes);
+      return tune::chunk_bytes_in_one_node(plan, context.settings.chunk_bytes, smallest_arena());
     return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
                                  context.settings.chunk_bytes);
   }

@@ -11,6 +11,7 @@
 
 #include "engine/advance.hpp"
 #include "runtime/wait_policy.hpp"
+#include "shm/message_policy.hpp"
 #include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
 
@@ -176,7 +177,7 @@ bool Operation::Implementation::collect_credits() noexcept {
 }
 
 bool Operation::Implementation::may_collect_more() noexcept {
-  if (ring()) return true;  // it does not tell which rank is missing
+  if (ring()) return true;  // it does not tell which rank is missing (docs/guarantees.md)
   const auto& connections = communicator.context.fabric.connections();
   const auto can_send = [&](Rank peer) {
     const std::span<const std::uint32_t> used = channel.network.used();
@@ -196,8 +197,19 @@ bool Operation::Implementation::may_collect_more() noexcept {
         is_missing = is_missing || !credits_taken[call & 1][step.slot];
     if (is_missing && can_send(step.peer)) return true;
   }
-  return std::any_of(readers.begin(), readers.end(),
-                     [&](const shm::SequenceWord* reader) { return !shm::has_come(reader, last); });
+  if (readers.empty()) return false;
+  const shm::ReaderWords words{reinterpret_cast<std::uint64_t>(finished),
+                               communicator.members_of_node()};
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const plan::Step& step) {
+    if (step.action != plan::Action::put || !communicator.is_neighbour(step.peer) ||
+        communicator.exchange.has_left(step.peer))
+      return false;
+    const auto place = communicator.neighbours.nodes.local_rank[index_of(step.peer)];
+    const auto* const word =
+        reinterpret_cast<const shm::SequenceWord*>(words.of_reader(index_of(place)));
+    return std::find(readers.begin(), readers.end(), word) != readers.end() &&
+           !shm::has_come(word, last);
+  });
 }
 
 bool Operation::Implementation::has_been_read(std::uint64_t chunk) const noexcept {

@@ -81,13 +81,16 @@ bool sends_blocks_directly(const plan::Plan& plan) noexcept {
          plan.short_slot_count == 0 && plan.payloads == 1;
 }
 
-std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked) noexcept {
+std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
+                                    std::size_t arena_bytes) noexcept {
   const std::size_t usual = chunk_bytes_for(plan, true, asked);
   if (asked != 0 || !sends_blocks_directly(plan)) return usual;
   // A rank has a partial for each other rank at most.
   const std::size_t partials = 2 * std::max<std::size_t>(plan.parts - 1u, 1);
-  return std::max(usual,
-                  std::min(chunk_bytes_of_node_blocks, node_blocks_partials_bytes / partials));
+  const std::size_t room =
+      std::min(node_blocks_partials_bytes, arena_bytes / node_blocks_arena_divisor);
+  const std::size_t chunk = room / partials / part_bytes_min * part_bytes_min;
+  return std::max(usual, std::min(chunk_bytes_of_node_blocks, chunk));
 }
 
 }  // namespace tutti::tune

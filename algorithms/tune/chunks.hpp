@@ -14,10 +14,12 @@ namespace tutti::tune {
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
 /// A chunk of the blocks that the ranks of a single node send each other directly; smaller if a
-/// rank's partials would take more than node_blocks_partials_bytes of the arena.  With long chunks
-/// ranks wait for each other less often (measured, docs/performance.md).
+/// rank's partials would take more than node_blocks_partials_bytes, or more than the divisor's
+/// share of the arena.  With long chunks ranks wait for each other less often (measured,
+/// docs/performance.md).
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
+inline constexpr std::size_t node_blocks_arena_divisor = 16;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
 /// is little to tell.
 inline constexpr std::size_t chunk_bytes_of_reduce = 64u << 10;
@@ -78,7 +80,9 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
 /// Whether the plan sends each block directly to whom it is for, through partials.
 bool sends_blocks_directly(const plan::Plan& plan) noexcept;
 
-/// As chunk_bytes_for(), where all ranks are on one node.
-std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked = 0) noexcept;
+/// As chunk_bytes_for(), where all ranks are on one node, the smallest of whose arenas has
+/// `arena_bytes`.
+std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
+                                    std::size_t arena_bytes) noexcept;
 
 }  // namespace tutti::tune

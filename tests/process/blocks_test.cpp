@@ -366,6 +366,22 @@ TEST(Blocks, are_right_inside_a_node) {
     expect_right({.shape = {ranks, {ranks}}}, run_local_threads);
 }
 
+/// Chunks are such that all ranks choose the same, and the smallest arena has room for them.
+TEST(Blocks, of_a_node_fit_the_smallest_arena_of_its_ranks) {
+  if (!test::device_is_soft()) GTEST_SKIP() << "about shared memory";
+  const Task task{.shape = {3, {3}}, .single_copy_bytes = SIZE_MAX};
+  for (const std::size_t arena_of_others : {1u << 20, 16u << 20}) {
+    const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+      const bool is_first = exchange.self() == Rank{0};
+      Context context(options_of(exchange, task, is_first ? 1u << 20 : arena_of_others));
+      Communicator communicator(context, exchange);
+      Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+      return std::min(wrong_alltoalls(ranks, 1u << 20, false, false), 200);
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(3)) << arena_of_others;
+  }
+}
+
 TEST(Blocks, are_right_for_shapes_and_placements) {
   if (!test::device_is_soft())
     return expect_right({.shape = {5, {3, 2}}, .sizes = {57, 5000}}, run_local);

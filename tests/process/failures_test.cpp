@@ -436,24 +436,26 @@ TEST(LeavingInGoodOrder, ranks_that_finished_may_leave_while_others_finish) {
             all_fine);
 }
 
-/// Rank 0 broadcasts to two ranks of other nodes, destroys the operation when nobody has read yet,
-/// calls `before_end`, and destroys its communicator.  Returns how long that takes.  `others`: what
-/// the other ranks do; they read into `value`.
+/// Rank 0 broadcasts to two ranks, destroys the operation when nobody has read yet, calls
+/// `before_end`, and destroys its communicator.  Returns how long that takes.  `others`: what the
+/// other ranks do; they read into `value`.
 struct EarlyEnd {
   std::function<void(Communicator&, Exchange&)> before_end;
   std::function<int(Operation&, const std::uint64_t& value, std::uint32_t self)> others;
+  std::uint32_t ranks_per_node = 1;
+  std::size_t elements = 1;
 };
 
 std::chrono::milliseconds end_early(const EarlyEnd& early) {
   const test::SharedCount took_ms;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
-    Context context(options_of(exchange, 1));
+    Context context(options_of(exchange, early.ranks_per_node));
     auto communicator = std::make_unique<Communicator>(context, exchange);
-    std::uint64_t value = self == 0 ? 42 : 0;
-    std::optional<Operation> operation = broadcast(*communicator, std::span(&value, 1), Rank{0});
+    std::vector<std::uint64_t> values(early.elements, self == 0 ? 42 : 0);
+    std::optional<Operation> operation = broadcast(*communicator, std::span(values), Rank{0});
     communicator->synchronize();
-    if (self != 0) return early.others(*operation, value, self);
+    if (self != 0) return early.others(*operation, values.back(), self);
     if (operation->start() != Status::ok || operation->wait(10s) != Status::ok) return 1;
     operation.reset();
     early.before_end(*communicator, exchange);
@@ -477,6 +479,33 @@ TEST(LeavingInGoodOrder, is_not_held_up_by_ranks_that_have_left_without_reading)
   };
   const auto leave = [](Operation&, const std::uint64_t&, std::uint32_t) { return 0; };
   EXPECT_LT(end_early({.before_end = until_they_have_left, .others = leave}), soon);
+  if (!test::device_is_soft()) return;  // the rest is about shared memory
+  // What they would have read stays with its sender.
+  EXPECT_LT(end_early({.before_end = until_they_have_left,
+                       .others = leave,
+                       .ranks_per_node = 3,
+                       .elements = 512}),
+            soon);
+}
+
+TEST(LeavingInGoodOrder, waits_for_a_late_rank_of_its_node_whose_payload_stays_with_the_sender) {
+  if (!test::device_is_soft()) GTEST_SKIP() << "about shared memory";
+  const test::SharedCount destroying;
+  const auto until_one_has_left = [&](Communicator&, Exchange& exchange) {
+    while (!exchange.has_left(Rank{1})) std::this_thread::sleep_for(1ms);
+    destroying.add();
+  };
+  const auto be_late = [&](Operation& operation, const std::uint64_t& value, std::uint32_t self) {
+    if (self == 1) return 0;
+    if (!destroying.comes_to(1)) return 2;
+    std::this_thread::sleep_for(500ms);
+    if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 3;
+    return value == 42 ? 0 : 4;
+  };
+  const auto took = end_early(
+      {.before_end = until_one_has_left, .others = be_late, .ranks_per_node = 3, .elements = 512});
+  EXPECT_GE(took, 400ms);
+  EXPECT_LT(took, soon);
 }
 
 TEST(LeavingInGoodOrder,

@@ -623,6 +623,35 @@ TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_n
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
+/// A call of the old communicator is in flight on a rank that does not know of its failure, and
+/// only receives on a connection that both ends have given up.
+TEST(ShrinkOfLocalRanks, a_call_that_awaits_a_message_on_a_connection_that_was_let_go_fails) {
+  constexpr std::uint32_t ranks = 2;
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    Judge judge(exchange.self());
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(shrinkable_on(exchange, 1));
+    Communicator whole(context, exchange);
+    std::uint64_t number = self;
+    Operation passing =
+        broadcast(whole, {.buffer = &number, .bytes = sizeof number, .root = Rank{0}});
+    if (self == 1) judge.expect(passing.start() == Status::ok, "start");
+    if (self == 0)
+      whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something", nullptr);
+    Communicator survivors = whole.shrink(20s);
+    if (self == 1) {
+      judge.expect(passing.wait(10s) == Status::transport_failed, "the old call has no failure");
+      const Failure& failure = whole.failure();
+      judge.expect(failure.peer == Rank{0} &&
+                       std::string(failure.text).find("was let go") != std::string::npos,
+                   failure.text);
+    }
+    expect_sound(judge, survivors, self, all_of(ranks), "after");
+    return judge.verdict();
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
 /// What a communicator that is being made does with its exchange.
 struct Steps {
   std::vector<Timeout> timeouts = {};

@@ -2,6 +2,7 @@
 // to users' buffers where that is worth it and can be done.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -66,22 +67,27 @@ TEST(Selection, blocks_in_a_single_node_go_in_longer_chunks_if_their_partials_st
             plan::direct_alltoall(self, ranks, Transport::copied),
             plan::direct_gather(self, ranks, Rank{0}, Transport::copied),
             plan::direct_scatter(self, ranks, Rank{0}, Transport::copied)}) {
-        const std::size_t chunk = chunk_bytes_in_one_node(plan),
-                          usual = chunk_bytes_for(plan, true);
-        if (ranks == 2) {
-          EXPECT_EQ(chunk, 256u << 10);
+        const std::size_t usual = chunk_bytes_for(plan, true);
+        for (const std::size_t arena : {1u << 20, 4u << 20, 8u << 20, 16u << 20, 64u << 20}) {
+          const std::size_t chunk = chunk_bytes_in_one_node(plan, 0, arena);
+          if (ranks == 2 && arena >= 16u << 20) {
+            EXPECT_EQ(chunk, 256u << 10);
+          }
+          EXPECT_GE(chunk, usual);
+          if (chunk > usual) {
+            EXPECT_LE(2 * chunk * plan.partial_count, std::min<std::size_t>(arena / 16, 1u << 20));
+          }
+          if (arena == 1u << 20) {
+            EXPECT_EQ(chunk, usual);
+          }
+          EXPECT_EQ(chunk_bytes_in_one_node(plan, 4096, arena), 4096u) << "as asked";
         }
-        EXPECT_GE(chunk, usual);
-        if (chunk > usual) {
-          EXPECT_LE(2 * chunk * plan.partial_count, 1u << 20);
-        }
-        EXPECT_EQ(chunk_bytes_in_one_node(plan, 4096), 4096u) << "as asked";
       }
   const plan::Plan read = plan::direct_allgather(Rank{0}, 2, Transport::by_reference);
-  EXPECT_EQ(chunk_bytes_in_one_node(read), chunk_bytes_for(read, true));
+  EXPECT_EQ(chunk_bytes_in_one_node(read, 0, 16u << 20), chunk_bytes_for(read, true));
   const Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   const plan::Plan sum = allreduce_plan(Rank{0}, 2, asked);
-  EXPECT_EQ(chunk_bytes_in_one_node(sum), 64u << 10);
+  EXPECT_EQ(chunk_bytes_in_one_node(sum, 0, 16u << 20), 64u << 10);
 }
 
 TEST(Selection, chunks_stay_in_the_cache_unless_the_users_buffers_hold_them) {

@@ -104,6 +104,22 @@ TEST(Connections, remember_a_failure_until_they_are_forgotten_or_their_ranks_hav
   EXPECT_FALSE(connections.has_met_failure()) << "another one to that process";
 }
 
+TEST(Connections, that_are_let_go_say_so_to_those_that_still_use_them) {
+  Device device;
+  Connections connections(device.port, device.domain.get(), {});
+  for (const std::uint64_t process : processes(1, 2)) (void)connections.to(process);
+  Connection& used = connections[connections.to(1)];
+  connections.begin_use(used);
+  connections.forget(processes(1, 2));
+  ASSERT_TRUE(connections.has_news());
+  const TransportFailure failure = connections.next_failure();
+  EXPECT_EQ(failure.process, 1u);
+  EXPECT_TRUE(failure.was_let_go);
+  EXPECT_NE(failure.what.find("was let go"), std::string_view::npos) << failure.what;
+  EXPECT_FALSE(connections.has_news()) << "nobody uses the other one";
+  connections.end_use(used, false);
+}
+
 /// Two fabrics that know each other by `many` names, so that each has as many connections.
 struct Crowd {
   Crowd() {
