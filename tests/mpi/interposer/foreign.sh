@@ -213,7 +213,8 @@ mpi4py() {
       echo "$ranks ranks, $level"
       preloaded with $ranks env PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$MPI4PY_TESTS/runtests.py" \
         --no-builddir --thread-level=$level --exclude spawn --exclude dynproc
-      tests=$(grep -cE '^OK' with) || true
+      # A rank's mark for a skipped test may stand before another one's OK.
+      tests=$(grep -cE '^s*OK' with) || true
       [ "$tests" -eq $ranks ] || fail "expected $ranks times OK" "$(tail -n 30 with)"
       [ $level = multiple ] || { took Allreduce 1; took Bcast 1; }
     done
