@@ -434,7 +434,7 @@ Communicator::Implementation::~Implementation() {
       in_vain = std::none_of(retired.begin(), retired.end(),
                              [](const auto& operation) { return operation->may_collect_more(); });
     }
-    // Whoever still has to read may wait for another operation first.
+    // A rank that still has to read may wait for another operation first.
     const std::size_t came = context.progress();
     liveness.check(context.clock.now());
     reap();

@@ -507,8 +507,8 @@ Rank SharedRingOperation::one_who_left() const noexcept {
   for (std::uint32_t member = 0; member < layout_.members; ++member)
     if (!ring_->is_open_to(member, ring_->lap()) && has_left(members_[member]))
       return members_[member];
-  // What is missing may have come to another rank of this node, which has not polled for it yet.  A
-  // rank that has left had polled for everything.
+  // Another rank of this node may have received the missing chunk without having polled for it yet.
+  // A rank that has left has polled for everything.
   const auto may_have_it = [&](Rank owner) { return owner != self_ && !has_left(owner); };
   const std::span<const Rank> notified = owners();
   if (republishes_ && std::any_of(notified.begin(), notified.end(), may_have_it)) return no_rank;
