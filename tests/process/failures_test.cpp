@@ -438,7 +438,7 @@ TEST(LeavingInGoodOrder, ranks_that_finished_may_leave_while_others_finish) {
 
 /// Rank 0 broadcasts to two ranks, destroys the operation when nobody has read yet, calls
 /// `before_end`, and destroys its communicator.  Returns how long that takes.  `others`: what the
-/// other ranks do; they read into `value`.
+/// other ranks do once rank 0 has sent; they read into `value`.
 struct EarlyEnd {
   std::function<void(Communicator&, Exchange&)> before_end;
   std::function<int(Operation&, const std::uint64_t& value, std::uint32_t self)> others;
@@ -447,7 +447,7 @@ struct EarlyEnd {
 };
 
 std::chrono::milliseconds end_early(const EarlyEnd& early) {
-  const test::SharedCount took_ms;
+  const test::SharedCount sent, took_ms;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     Context context(options_of(exchange, early.ranks_per_node));
@@ -455,9 +455,13 @@ std::chrono::milliseconds end_early(const EarlyEnd& early) {
     std::vector<std::uint64_t> values(early.elements, self == 0 ? 42 : 0);
     std::optional<Operation> operation = broadcast(*communicator, std::span(values), Rank{0});
     communicator->synchronize();
-    if (self != 0) return early.others(*operation, values.back(), self);
+    if (self != 0) {
+      // A rank that leaves before rank 0 has sent is a failure that rank 0 reports.
+      return sent.comes_to(1) ? early.others(*operation, values.back(), self) : 10;
+    }
     if (operation->start() != Status::ok || operation->wait(10s) != Status::ok) return 1;
     operation.reset();
+    sent.add();
     early.before_end(*communicator, exchange);
     const auto begin = std::chrono::steady_clock::now();
     communicator.reset();
