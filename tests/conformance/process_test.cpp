@@ -607,32 +607,32 @@ INSTANTIATE_TEST_SUITE_P(
 
 constexpr ConnectionOptions little_patience{.timeout = 8, .retries = 1};
 
-void send_once(Line& line, ibv_wr_opcode opcode) {
+void send_once(Line& line, ibv_wr_opcode opcode, std::size_t bytes) {
   use_first_core_only();
   const Device device;
-  const Buffer buffer(stream_bytes);
-  std::fill_n(buffer.data(), stream_bytes, std::byte{1});
+  const Buffer buffer(bytes);
+  std::fill_n(buffer.data(), bytes, std::byte{1});
   const Region region(device, buffer);
   const Endpoint endpoint(device);
   connect_over(line, endpoint, little_patience);
   const auto peer = line.get<RemoteRegion>();
-  ASSERT_EQ(endpoint.send(opcode, {region.piece(0, stream_bytes)}, peer.address, peer.key), 0);
+  ASSERT_EQ(endpoint.send(opcode, {region.piece(0, bytes)}, peer.address, peer.key), 0);
   line.put(endpoint.wait().status);
 }
 
 /// True when the message was caught in its middle.  This process uses `core`, the sender the first.
-bool is_stopped(const Withdrawal& withdrawal, Storage storage, int core) {
-  OtherProcess other([&](Line& line) { send_once(line, withdrawal.opcode); });
+bool is_stopped(const Withdrawal& withdrawal, Storage storage, int core, std::size_t bytes) {
+  OtherProcess other([&](Line& line) { send_once(line, withdrawal.opcode, bytes); });
   use_core_only(core);
   ibv_wc_status sent{};
   {
     const Device device;
-    const Buffer buffer(stream_bytes, storage);
-    std::fill_n(buffer.data(), stream_bytes, std::byte{0});
+    const Buffer buffer(bytes, storage);
+    std::fill_n(buffer.data(), bytes, std::byte{0});
     Region region(device, buffer);
     const SharedReceives shared(device);
     Endpoint endpoint(device, {.shared_receives = withdrawal.is_shared ? shared.handle : nullptr});
-    const std::vector<ibv_sge> whole{region.piece(0, stream_bytes)};
+    const std::vector<ibv_sge> whole{region.piece(0, bytes)};
     const bool receives = withdrawal.opcode == IBV_WR_SEND;
     if (withdrawal.is_shared) {
       EXPECT_EQ(shared.receive(whole, 1), 0);
@@ -646,14 +646,14 @@ bool is_stopped(const Withdrawal& withdrawal, Storage storage, int core) {
       return std::atomic_ref(buffer.data()[offset]).load();
     };
     const auto end = std::chrono::steady_clock::now() + 30s;
-    while (byte_at(stream_bytes / 64) == std::byte{0} && std::chrono::steady_clock::now() < end)
+    while (byte_at(bytes / 64) == std::byte{0} && std::chrono::steady_clock::now() < end)
       std::this_thread::yield();
     withdrawal.withdraw(endpoint, region);
-    const std::byte last = byte_at(stream_bytes - 1);
+    const std::byte last = byte_at(bytes - 1);
     sent = other.line().get<ibv_wc_status>();
     if (sent != IBV_WC_SUCCESS) {
       EXPECT_EQ(sent, withdrawal.sent);
-      EXPECT_EQ(byte_at(stream_bytes - 1), std::byte{0}) << "it went on to the end";
+      EXPECT_EQ(byte_at(bytes - 1), std::byte{0}) << "it went on to the end";
       EXPECT_EQ(last, std::byte{0});
       if (withdrawal.received != IBV_WC_SUCCESS) {
         EXPECT_EQ(endpoint.wait().status, withdrawal.received);
@@ -675,10 +675,13 @@ TEST_P(Middle, of_a_message_is_where_it_stops_when_its_target_is_taken_down) {
     GTEST_SKIP() << "what an initiator has claimed is lost there with the connection";
   // A message may be through before this process runs again: where both share a core, in one turn
   // of the scheduler (8 MiB take less than that on a fast machine), else while something else has
-  // the second core.  So the attempts alternate between the two.
+  // the second core.  So the attempts alternate between the two, and where other programs keep both
+  // cores busy, the message becomes longer until it takes more than a turn.
   bool is_caught = false;
-  for (int attempt = 0; attempt < 40 && !is_caught && !HasFailure(); ++attempt)
-    is_caught = is_stopped(withdrawal, storage, 1 - attempt % 2);
+  constexpr std::size_t most_bytes = std::size_t{256} << 20;
+  for (int attempt = 0; attempt < 48 && !is_caught && !HasFailure(); ++attempt)
+    is_caught = is_stopped(withdrawal, storage, 1 - attempt % 2,
+                           std::min(stream_bytes << (attempt / 8), most_bytes));
   EXPECT_TRUE(is_caught) << "every message came to its end";
 }
 
