@@ -139,10 +139,12 @@ struct TUTTI_HIDDEN Communicator::Implementation {
     return bytes;
   }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
-  std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
+  /// `broadcast_bytes`: the payload of a broadcast; 0: it is another collective.
+  std::size_t chunk_bytes(const plan::Plan& plan, std::size_t broadcast_bytes) const noexcept {
     // In simulated time chunks have the sizes that the prices of schedules assume.
     if (neighbours.nodes.node_count == 1 && process_of.size() > 1 && !context.clock.is_simulated())
-      return tune::chunk_bytes_in_one_node(plan, context.settings.chunk_bytes, smallest_arena());
+      return tune::chunk_bytes_in_one_node(plan, context.settings.chunk_bytes, smallest_arena(),
+                                           broadcast_bytes);
     return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
                                  context.settings.chunk_bytes);
   }

@@ -110,9 +110,11 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
     return;
   }
   if (blocks.of_rank.empty()) {
-    execution.chunk_count =
-        tune::chunk_count(element_count, element_bytes, plan.parts,
-                          std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
+    const bool is_broadcast = request.asked.collective == tune::Collective::broadcast;
+    const std::size_t chunk_bytes =
+        communicator.chunk_bytes(plan, is_broadcast ? element_count * element_bytes : 0);
+    execution.chunk_count = tune::chunk_count(element_count, element_bytes, plan.parts,
+                                              std::min(chunk_bytes, request.chunk_bytes_max));
     require_few_chunks(element_count * element_bytes, execution.chunk_count, plan.parts);
     execution.parts =
         engine::parts_of(element_count, element_bytes, plan.parts, execution.chunk_count);
@@ -123,7 +125,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
                 blocks.of_rank.size(), plan.parts);
   const std::size_t longest = blocks.longest_bytes / element_bytes;
   execution.chunk_count =
-      tune::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
+      tune::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan, 0));
   require_few_chunks(blocks.longest_bytes, execution.chunk_count, plan.parts);
   execution.parts = engine::parts_of(blocks.of_rank, element_bytes, execution.chunk_count);
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;

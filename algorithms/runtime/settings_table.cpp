@@ -82,9 +82,10 @@ constexpr Setting table[] = {
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "
      "1M where an operation is zero-copy; less where a plan has many slots, and 8K for the pieces "
-     "of chains and rings of blocks. On a single node of up to eight ranks, blocks go in chunks "
-     "of 73K to 256K, if the smallest arena has 16M. Where a plan cuts the payload into parts, it "
-     "is a chunk of each part. Pieces never take more than their share of the arena."},
+     "of chains and rings of blocks. On a single node, if the smallest arena has room for them, "
+     "broadcasts of 1M and more go in chunks of 128K to 256K, and blocks of up to eight ranks in "
+     "chunks of 73K to 256K. Where a plan cuts the payload into parts, it is a chunk of each part. "
+     "Pieces never take more than their share of the arena."},
     {messages, "TUTTI_SINGLE_COPY_BYTES", "bytes, measured or never", "measured",
      "From how many bytes on ranks of a node read each other's buffers.",
      "It holds where all ranks share a node and the kernel permits it (process_vm_readv). "

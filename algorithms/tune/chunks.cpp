@@ -82,15 +82,22 @@ bool sends_blocks_directly(const plan::Plan& plan) noexcept {
 }
 
 std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
-                                    std::size_t arena_bytes) noexcept {
+                                    std::size_t arena_bytes, std::size_t broadcast_bytes) noexcept {
   const std::size_t usual = chunk_bytes_for(plan, true, asked);
-  if (asked != 0 || !sends_blocks_directly(plan)) return usual;
-  // A rank has a partial for each other rank at most.
-  const std::size_t partials = 2 * std::max<std::size_t>(plan.parts - 1u, 1);
-  const std::size_t room =
-      std::min(node_blocks_partials_bytes, arena_bytes / node_blocks_arena_divisor);
-  const std::size_t chunk = room / partials / part_bytes_min * part_bytes_min;
-  return std::max(usual, std::min(chunk_bytes_of_node_blocks, chunk));
+  const std::size_t share = arena_bytes / node_arena_divisor;
+  const auto longer = [&](std::size_t wanted, std::size_t room, std::size_t registers) {
+    const std::size_t chunk = room / registers / part_bytes_min * part_bytes_min;
+    return std::max(usual, std::min(wanted, chunk));
+  };
+  if (asked != 0) return usual;
+  if (sends_blocks_directly(plan))  // A rank has a partial for each other rank at most.
+    return longer(chunk_bytes_of_node_blocks, std::min(node_blocks_partials_bytes, share),
+                  2 * std::max<std::size_t>(plan.parts - 1u, 1));
+  const bool is_copied = !plan::is_by_reference(plan) && !plan.zero_copy && !plan.shares_target;
+  if (broadcast_bytes != 0 && is_copied && !plan.is_pipeline && plan.parts == 1)
+    return longer(std::min(chunk_bytes_of_node_broadcast, broadcast_bytes / node_broadcast_chunks),
+                  share, 2 * plan::payloads_of_registers(plan, 1));
+  return usual;
 }
 
 }  // namespace tutti::tune

@@ -19,7 +19,11 @@ inline constexpr std::size_t chunk_bytes_across = 128u << 10;
 /// docs/performance.md).
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
-inline constexpr std::size_t node_blocks_arena_divisor = 16;
+inline constexpr std::size_t node_arena_divisor = 16;
+/// A chunk of a long broadcast to the ranks of a single node: a share of the payload, so that the
+/// first chunk, for which the others wait, is short beside the rest (measured, docs/performance.md).
+inline constexpr std::size_t chunk_bytes_of_node_broadcast = 256u << 10;
+inline constexpr std::size_t node_broadcast_chunks = 8;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
 /// is little to tell.
 inline constexpr std::size_t chunk_bytes_of_reduce = 64u << 10;
@@ -81,8 +85,9 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
 bool sends_blocks_directly(const plan::Plan& plan) noexcept;
 
 /// As chunk_bytes_for(), where all ranks are on one node, the smallest of whose arenas has
-/// `arena_bytes`.
+/// `arena_bytes`.  `broadcast_bytes`: the payload of a broadcast; 0: it is another collective.
 std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
-                                    std::size_t arena_bytes) noexcept;
+                                    std::size_t arena_bytes,
+                                    std::size_t broadcast_bytes = 0) noexcept;
 
 }  // namespace tutti::tune

@@ -90,6 +90,28 @@ TEST(Selection, blocks_in_a_single_node_go_in_longer_chunks_if_their_partials_st
   EXPECT_EQ(chunk_bytes_in_one_node(sum, 0, 16u << 20), 64u << 10);
 }
 
+TEST(Selection, long_broadcasts_in_a_single_node_go_in_longer_chunks_if_these_stay_few_and_small) {
+  for (const std::uint32_t ranks : {2u, 5u, 8u}) {
+    const auto chunk = [&](std::size_t bytes, std::size_t arena_bytes, std::size_t asked = 0) {
+      const plan::Plan tree = broadcast_plan(
+          Rank{0}, ranks,
+          {.bytes = bytes, .per_round_by_default = {}, .node_of = nodes_of(1, ranks)});
+      return chunk_bytes_in_one_node(tree, asked, arena_bytes, bytes);
+    };
+    constexpr std::size_t usual = 64u << 10, arena = 64u << 20;
+    EXPECT_EQ(chunk(1000, arena), usual);
+    EXPECT_EQ(chunk(512u << 10, arena), usual);
+    EXPECT_EQ(chunk(1u << 20, arena), 128u << 10);
+    EXPECT_EQ(chunk(2u << 20, arena), 256u << 10);
+    EXPECT_EQ(chunk(64u << 20, arena), 256u << 10);
+    EXPECT_EQ(chunk(64u << 20, 16u << 20), 256u << 10) << "of the default arena";
+    EXPECT_EQ(chunk(8u << 20, arena, 4096), 4096u) << "as asked";
+    EXPECT_EQ(chunk(8u << 20, 1u << 20), usual) << "of a small arena";
+    // A partial and a slot, of each two copies.
+    EXPECT_LE(2 * 2 * chunk(8u << 20, 8u << 20), (8u << 20) / 16);
+  }
+}
+
 TEST(Selection, chunks_stay_in_the_cache_unless_the_users_buffers_hold_them) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.element_count = 1u << 20;
