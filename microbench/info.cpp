@@ -312,14 +312,13 @@ std::optional<shm::CopyCosts> copy_costs(const runtime::ContextSettings& setting
         .mine = shm::board_of(mappings[self].data()),
         .theirs = shm::board_of(mappings[1 - self].data()),
         .blocks = std::span(mappings[self].data() + shm::costs_page_bytes, blocks_bytes),
-        .their_block_at = [](std::uint64_t address) {
-          return reinterpret_cast<const std::byte*>(address);
-        }};
+        .their_block_at =
+            [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); },
+        .their_process = processes[1 - self]};
     const shm::CopyOutcome outcome =
-        self == 0 ? shm::measure_copies_as_leader(
-                        probe, processes[1], reinterpret_cast<std::uint64_t>(mappings[1].data()))
-                  : shm::measure_copies_as_partner(probe);
-    if (outcome.costs) new (answer.data()) Told{true, *outcome.costs};
+        self == 0 ? shm::measure_copies_as_leader(probe) : shm::measure_copies_as_partner(probe);
+    if (outcome.costs && !outcome.costs->is_word_alone)
+      new (answer.data()) Told{true, *outcome.costs};
     exchange.barrier(std::chrono::seconds(5));  // its memory stays mapped until it has been read
     return 0;
   };
@@ -338,8 +337,9 @@ InfoSection copies(const runtime::ContextSettings& settings,
   InfoSection section{.title = "Copies inside a node", .lines = {}};
   section.lines.emplace_back(
       "measured now", costs ? shm::text_of(*costs)
-                            : "nothing: two processes on two CPUs did not meet within 20 ms, or "
-                              "process_vm_readv is refused; then nothing is read in place");
+                            : "nothing: two processes on two CPUs did not meet within 20 ms, their "
+                              "figures did not agree, or process_vm_readv is refused; then nothing "
+                              "is read in place");
   std::string what = "nothing";
   if (settings.single_copy_bytes)
     what =

@@ -1,150 +1,51 @@
 #include "shm/copy_costs.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cassert>
-#include <cstring>
 #include <limits>
-#include <tutti/detail/bulk_copy.hpp>
-#include <vector>
 
-#include "shm/peer_memory.hpp"
+#include "shm/copy_side.hpp"
 
 namespace tutti::shm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace probing;
 
-/// What a step is about; steps take turns in this order.
-enum class Part : std::uint8_t { word, page, chunk, exchange_put, exchange_get };
-constexpr std::uint64_t parts = 5;
-
-constexpr std::size_t bytes_of(Part part) noexcept {
-  return part == Part::word ? 0 : part == Part::page ? costs_page_bytes : costs_chunk_bytes;
-}
-
-constexpr std::uint64_t rounds_max = 12;  // of each way
-/// Fewer rounds give no result: the first ones bring pages and code into the caches.
-constexpr std::uint64_t rounds_min = 3;
-constexpr std::uint64_t steps_max = 0xff00;  // counts rounds that count and rounds that do not
-constexpr std::uint64_t over = 0xffff;       // not a step: the rank is done
-constexpr unsigned looks_per_turn = 256;     // takes about as long as a chunk
+/// The first rounds of each way bring pages and code into the caches, so there are more than agree.
+constexpr std::uint64_t rounds_min = 6;
+constexpr std::uint64_t rounds_max = 32;        // also counts those that count for nothing
+constexpr std::uint64_t large_rounds_max = 12;  // each takes as long as several rounds of chunks
+constexpr std::uint64_t words_min = 3;
+constexpr std::uint64_t words_max = 24;
+constexpr std::uint64_t steps_max = 0xff00;
 constexpr double none = std::numeric_limits<double>::infinity();
-
-double nanoseconds_since(Clock::time_point begin) noexcept {
-  return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
-}
-
-template <class T>
-void store(T& into, T value, std::memory_order order = std::memory_order_relaxed) noexcept {
-  std::atomic_ref(into).store(value, order);
-}
-template <class T>
-T load(const T& at, std::memory_order order = std::memory_order_relaxed) noexcept {
-  return std::atomic_ref(const_cast<T&>(at)).load(order);  // nothing is written
-}
 
 void lower(double& least, double one) noexcept {
   least = std::min(least, one);
 }
 
-enum class Seen : std::uint8_t { step, end, timeout };
-
-/// Waits until the other rank's step is at least `expected`, until it is done, or until `end`.
-Seen await(const CopyBoard& theirs, std::uint64_t id, std::uint64_t expected,
-           Clock::time_point end) noexcept {
-  for (;;) {
-    for (unsigned looks = 0; looks < looks_per_turn; ++looks) {
-      const std::uint64_t step = load(theirs.step, std::memory_order_acquire) - id;
-      if (step == over) return Seen::end;
-      if (step >= expected && step < over) return Seen::step;
-    }
-    if (Clock::now() >= end) return Seen::timeout;
-    sched_yield();
-  }
-}
-
-bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
-                const std::vector<std::byte>& own, std::vector<std::byte>& into,
-                Clock::time_point end) {
-  for (std::uint64_t round = 0; round < rounds_max; ++round) {
-    if (round >= rounds_min && Clock::now() >= end) break;
-    for (auto [bytes, least] : {std::pair{std::size_t{8}, &costs.read_call},
-                                std::pair{costs_page_bytes, &costs.read_page},
-                                std::pair{costs_chunk_bytes, &costs.read_chunk}}) {
-      const Clock::time_point begin = Clock::now();
-      if (read_peer_memory(process, readable, into.data(), bytes) != 0) return false;
-      lower(*least, nanoseconds_since(begin));
-    }
-    const Clock::time_point begin = Clock::now();
-    std::memcpy(into.data(), own.data(), costs_chunk_bytes);
-    lower(costs.own_chunk, nanoseconds_since(begin));
-  }
-  return true;
-}
-
-/// How chunks are put.  `laps` puts into all blocks at once and counts for nothing: it brings the
-/// lines of a ring to where they are when an operation comes round.  `words` puts none.
-enum class Way : std::uint8_t { plain, streaming, ring, laps, words };
-constexpr std::size_t ways_that_count = 3;
+constexpr std::size_t ways_to_put = 3;
 /// Until both ranks have gone round so often, a put takes up to three times as long as later
 /// (docs/performance.md, "Reading in place").
 constexpr unsigned laps_of_ring = 2;
 
-constexpr Part part_of(std::uint64_t step, Way way) noexcept {
-  return way == Way::words ? Part::word : static_cast<Part>((step - 1) % parts);  // from 1
+constexpr Way pieces_put(Way way) noexcept {
+  return static_cast<Way>(static_cast<std::size_t>(Way::pieces_plain) +
+                          static_cast<std::size_t>(way));
 }
 
 /// What a chunk costs in one way.
 struct ChunkCosts {
-  double put = none;
-  double get = none;
-  double exchange = none;
-};
+  LeastTime put, get, exchange;
 
-/// Copies into a rank's own blocks.
-class Put {
- public:
-  Put(std::span<std::byte> blocks, CopyBoard& board) : blocks_(blocks), board_(board) {
-    store(board_.blocks, std::uint64_t{block_count()});
+  double sum() const noexcept { return put.figure() + get.figure(); }
+  bool is_agreed(double spread_max) const noexcept {
+    return put.is_agreed(spread_max) && get.is_agreed(spread_max) && exchange.is_agreed(spread_max);
   }
-
-  /// The caller announces the step afterwards.
-  void operator()(const std::byte* own, Part part, Way way) noexcept {
-    const std::size_t bytes = bytes_of(part);
-    if (way == Way::ring && bytes == costs_chunk_bytes) at_ += costs_chunk_bytes;
-    if (at_ + costs_chunk_bytes > blocks_.size() || way == Way::laps) at_ = 0;
-    std::byte* const block = blocks_.data() + at_;
-    store(board_.block, reinterpret_cast<std::uint64_t>(block));
-    if (way == Way::streaming && bytes == costs_chunk_bytes)
-      streaming_(block, own, bytes);
-    else if (way == Way::laps && part == Part::exchange_put)
-      for (std::size_t i = 0; i < block_count(); ++i)
-        std::memcpy(block + i * costs_chunk_bytes, own, bytes);
-    else if (bytes > 0)
-      std::memcpy(block, own, bytes);
-  }
-  std::size_t block_count() const noexcept { return blocks_.size() / costs_chunk_bytes; }
-
- private:
-  std::span<std::byte> blocks_;
-  CopyBoard& board_;
-  std::size_t at_ = 0;
-  detail::BulkCopy streaming_{detail::Stores::streaming};
 };
-
-/// Copies what the other rank has put.
-void get(const CopyProbe& probe, Part part, Way way, std::vector<std::byte>& into) {
-  const std::uint64_t first = load(probe.theirs->block);
-  const bool gets_all = way == Way::laps && part == Part::exchange_get;
-  const std::uint64_t count = gets_all ? load(probe.theirs->blocks) : 1;
-  for (std::uint64_t i = 0; i < count; ++i)
-    std::memcpy(into.data(), probe.their_block_at(first + i * costs_chunk_bytes), bytes_of(part));
-}
 
 /// The leader's steps.  Each goes to the partner, which answers it.  The rounds of one way come one
 /// after the other: if the ways took turns, each would find the lines where another one left them.
@@ -154,56 +55,133 @@ class Leader {
       : probe_(probe),
         end_(Clock::now() + probe.patience),
         last_begin_(end_ - probe.patience / 4),
-        own_(costs_chunk_bytes, std::byte{1}),
-        into_(costs_chunk_bytes),
-        put_(probe.blocks, *probe.mine) {}
+        word_max_(std::chrono::duration<double, std::nano>(probe.word_max).count()),
+        side_(probe, end_) {}
 
-  /// All tries with the partner.  False: too few of them count.
-  bool runs() {
-    const bool enough = tries(Way::plain) && tries(Way::streaming);
-    const bool have_rings = put_.block_count() > 1 && load(probe_.theirs->blocks) > 1;
-    if (enough && have_rings && !(goes_round() && tries(Way::ring))) costs_of(Way::ring) = {};
+  /// All tries with the partner.  Empty: too few of them count, or a rank cannot read the other
+  /// one's memory.
+  std::optional<CopyCosts> runs() {
+    const bool enough = runs_chunks() && runs_alone() && runs_at_once();
+    // A word of its own is shorter than one between copies where other programs run, too.
+    if (enough) static_cast<void>(words_that_count());
     say(over);
-    const ChunkCosts& chunk = *std::min_element(
-        of_way_.begin(), of_way_.end(), [](const ChunkCosts& left, const ChunkCosts& right) {
-          return left.put + left.get < right.put + right.get;
-        });
-    costs_.put_chunk = chunk.put;
-    costs_.get_chunk = chunk.get;
-    costs_.exchange_chunk = chunk.exchange;
+    if (!enough) return std::nullopt;
     costs_.word = there_and_back_ / 2;
-    return enough;
+    costs_.is_word_alone = !is_agreed_;
+    return costs_;
   }
 
-  /// Tries with the partner in which nothing is copied.  False: too few of them count.
-  bool runs_words() {
+  /// Tries with the partner in which nothing is copied.  Empty: too few of them count.
+  std::optional<CopyCosts> runs_words() {
+    const std::uint64_t counted = words_that_count();
+    say(over);
+    if (counted < words_min) return std::nullopt;
+    return CopyCosts{.word = there_and_back_ / 2, .is_word_alone = true};
+  }
+
+  /// Whether the partner reads nothing any more, once everything has run.
+  bool blocks_are_free() const noexcept { return is_answered_ || partner_is_done_; }
+
+ private:
+  /// False: too few rounds count.
+  bool runs_chunks() {
+    if (!tries(Way::plain) || !tries(Way::streaming)) return false;
+    const bool have_rings = side_.block_count() > 1 && load(probe_.theirs->blocks) > 1;
+    if (have_rings && !(goes_round() && tries(Way::ring))) is_agreed_ = false;
+    // How dear the other ways are is no matter.
+    for (std::size_t way = 1; way < ways_to_put; ++way)
+      if (of_way_[way].sum() < costs_of(best_).sum()) best_ = static_cast<Way>(way);
+    const ChunkCosts& chunk = costs_of(best_);
+    costs_.put_chunk = believed(chunk.put);
+    costs_.get_chunk = believed(chunk.get);
+    costs_.exchange_chunk = believed(chunk.exchange);
+    return true;
+  }
+
+  std::uint64_t words_that_count() {
     take(Way::words);
     std::uint64_t counted = 0;
-    for (std::uint64_t tried = 0; tried < 2 * rounds_max && may_go_on(); ++tried) {
+    for (std::uint64_t tried = 0; tried < words_max && may_go_on(); ++tried) {
       is_apart_ = true;
       double put = 0, get = 0;
       if (!hands_over(Part::word, put, get) || !is_apart_) continue;
       lower(there_and_back_, answered_ns_);
       ++counted;
     }
-    say(over);
-    costs_.word = there_and_back_ / 2;
-    costs_.is_word_alone = true;
-    return counted >= rounds_min;
+    return counted;
   }
 
-  /// Reads a process's memory, as large as a block.  False: it cannot be read.
-  bool reads(std::int32_t process, std::uint64_t readable) {
-    // Ranks that are threads share their memory, and the memory at `readable` may be in use.
-    if (process == ::getpid()) readable = reinterpret_cast<std::uint64_t>(own_.data());
-    return read_costs(costs_, process, readable, own_, into_, end_);
+  /// What this rank does while the partner waits.  False: memory cannot be read.
+  bool runs_alone() {
+    LeastTime read_chunk;
+    for (std::uint64_t round = 0; round < rounds_max; ++round) {
+      if (round >= rounds_min && read_chunk.is_agreed(probe_.spread_max)) break;
+      const auto takes = [&](const auto& what) {
+        const Clock::time_point begin = Clock::now();
+        what();
+        return nanoseconds_since(begin);
+      };
+      bool can_read = true;
+      const auto reads = [&](std::size_t bytes) {
+        return takes([&] { can_read = can_read && side_.reads(bytes); });
+      };
+      lower(costs_.read_call, reads(8));
+      lower(costs_.read_page, reads(costs_page_bytes));
+      read_chunk.add(reads(costs_chunk_bytes));
+      lower(costs_.own_chunk, takes([&] { side_.copies_own_chunk(); }));
+      if (!can_read) return false;
+    }
+    costs_.read_chunk = believed(read_chunk);
+    return true;
   }
 
-  const CopyCosts& costs() const noexcept { return costs_; }
-  /// Whether the partner reads nothing any more, once runs() has returned.
-  bool blocks_are_free() const noexcept { return is_answered_ || partner_is_done_; }
+  /// What both do at the same time, but for chunks that are copied.  False: memory cannot be read,
+  /// or the partner is gone.
+  bool runs_at_once() {
+    LeastTime read_chunk, read_large, copied, copied_in_ring;
+    if (!times(Way::read_chunk, rounds_max, read_chunk)) return false;
+    costs_.read_chunk_at_once = believed(read_chunk);
+    if (!side_.can_be_large()) return true;
+    // Where other programs run, the way that is the fastest for a chunk may be so by chance.
+    if (!times(pieces_put(best_), large_rounds_max, copied) ||
+        (best_ != Way::ring && !times(Way::pieces_ring, large_rounds_max, copied_in_ring)) ||
+        !times(Way::read_large, large_rounds_max, read_large))
+      return false;
+    costs_.exchange_large =
+        believed(copied.figure() <= copied_in_ring.figure() ? copied : copied_in_ring);
+    costs_.read_large_at_once = believed(read_large);
+    return true;
+  }
 
- private:
+  /// False: memory cannot be read, or the partner is gone.
+  bool times(Way way, std::uint64_t rounds, LeastTime& time) {
+    for (std::uint64_t round = 0;
+         round < rounds && !time.is_agreed(probe_.spread_max) && may_go_on(); ++round) {
+      is_apart_ = true;
+      double written_ns = 0, taken_ns = 0;
+      if (way != Way::read_chunk && !both_do(Way::write_large, written_ns)) return false;
+      if (!both_do(way, taken_ns)) return false;
+      if (is_apart_) time.add(taken_ns);
+    }
+    return true;
+  }
+
+  bool both_do(Way way, double& taken_ns) {
+    take(way);
+    const Clock::time_point begin = Clock::now();
+    cpu_ = ::sched_getcpu();
+    say(++step_);
+    const bool is_done = side_.does(way);
+    if (!await_answer(step_)) return false;
+    taken_ns = nanoseconds_since(begin);
+    return is_done && load(probe_.theirs->get_ns) != cannot_do;
+  }
+
+  double believed(const LeastTime& time) noexcept {
+    is_agreed_ = is_agreed_ && time.is_agreed(probe_.spread_max);
+    return time.figure();
+  }
+
   ChunkCosts& costs_of(Way way) noexcept { return of_way_[static_cast<std::size_t>(way)]; }
   bool may_go_on() const noexcept {
     return is_answered_ && step_ + parts < steps_max && Clock::now() < last_begin_;
@@ -213,7 +191,7 @@ class Leader {
   }
   /// Waits for the partner's answer.  False: it does not answer any more.
   bool await_answer(std::uint64_t step) noexcept {
-    const Seen seen = await(*probe_.theirs, probe_.id, step, end_);
+    const Seen seen = await_step(*probe_.theirs, probe_.id, step, end_);
     partner_is_done_ = seen == Seen::end;
     is_answered_ = seen == Seen::step;
     if (!is_answered_) return false;
@@ -238,28 +216,30 @@ class Leader {
   /// False: too few rounds count.
   bool tries(Way way) {
     take(way);
+    ChunkCosts& chunk = costs_of(way);
     std::uint64_t counted = 0;
-    while (counted < rounds_max && may_go_on())
-      if (round(costs_of(way))) ++counted;
+    for (std::uint64_t tried = 0; tried < rounds_max && may_go_on(); ++tried) {
+      if (counted >= rounds_min && chunk.is_agreed(probe_.spread_max)) return true;
+      if (round(chunk)) ++counted;
+    }
     return counted >= rounds_min;
   }
 
   /// Lowers the costs.  False: it does not count, as a rank had no CPU of its own.
   bool round(ChunkCosts& chunk) {
     is_apart_ = true;
-    double word_put = 0, word_get = 0, put_page = 0, get_page = 0;
-    ChunkCosts now;
+    double word_put = 0, word_get = 0, put_page = 0, get_page = 0, put = 0, get = 0, exchange = 0;
     if (!hands_over(Part::word, word_put, word_get)) return false;
     const double there_and_back = answered_ns_;
-    if (!hands_over(Part::page, put_page, get_page) || !hands_over(Part::chunk, now.put, now.get) ||
-        !exchanges(now.exchange) || !is_apart_)
+    if (!hands_over(Part::page, put_page, get_page) || !hands_over(Part::chunk, put, get) ||
+        !exchanges(exchange) || !is_apart_ || there_and_back / 2 > word_max_)
       return false;
     lower(there_and_back_, there_and_back);
     lower(costs_.put_page, put_page);
     lower(costs_.get_page, get_page);
-    lower(chunk.put, now.put);
-    lower(chunk.get, now.get);
-    lower(chunk.exchange, now.exchange);
+    chunk.put.add(put);
+    chunk.get.add(get);
+    chunk.exchange.add(exchange);
     return true;
   }
 
@@ -285,36 +265,38 @@ class Leader {
     puts(Part::exchange_put);
     say(++step_);
     if (!await_answer(step_ - 1)) return false;
-    get(probe_, Part::exchange_get, way_, into_);
+    side_.get(Part::exchange_get, way_);
     taken_ns = nanoseconds_since(begin);
     return await_answer(step_);
   }
 
   void puts(Part part) noexcept {
     cpu_ = ::sched_getcpu();
-    put_(own_.data(), part, way_);
+    side_.put(part, way_);
   }
 
   const CopyProbe& probe_;
   const Clock::time_point end_, last_begin_;  // of a round
-  std::vector<std::byte> own_, into_;
-  Put put_;
-  CopyCosts costs_{none, none, none, none, none, none, none, none, none, none};
-  std::array<ChunkCosts, ways_that_count> of_way_;
+  const double word_max_;
+  Side side_;
+  CopyCosts costs_{
+      .read_call = none, .read_page = none, .put_page = none, .get_page = none, .own_chunk = none};
+  std::array<ChunkCosts, ways_to_put> of_way_;
+  Way best_ = Way::plain;
   Way way_ = Way::plain;
   double there_and_back_ = none;
   double answered_ns_ = 0;  // from the last hand-over to its answer
   std::uint64_t step_ = 0;  // the last one that the partner was told
   int cpu_ = -1;            // of this rank as the step began
   bool is_apart_ = true;    // in this round, the ranks run on different CPUs
+  bool is_agreed_ = true;   // tries have agreed so far
   bool is_answered_ = true;
   bool partner_is_done_ = false;
 };
 
 }  // namespace
 
-CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t process,
-                                     std::uint64_t readable) {
+CopyOutcome measure_copies_as_leader(const CopyProbe& probe) {
   assert((probe.id & over) == 0);
   assert(probe.mine != nullptr);
   if (probe.blocks.empty()) {
@@ -322,14 +304,13 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t proces
     return {};
   }
   Leader leader(probe);
-  const bool enough = probe.copies ? leader.runs() : leader.runs_words();
-  CopyOutcome outcome{.blocks_are_free = leader.blocks_are_free()};
-  if (enough && (!probe.copies || leader.reads(process, readable))) outcome.costs = leader.costs();
+  CopyOutcome outcome{.costs = probe.copies ? leader.runs() : leader.runs_words()};
+  outcome.blocks_are_free = leader.blocks_are_free();
   return outcome;
 }
 
 bool leader_begins(const CopyProbe& probe) noexcept {
-  return await(*probe.theirs, probe.id, 1, Clock::now() + probe.patience) == Seen::step;
+  return await_step(*probe.theirs, probe.id, 1, Clock::now() + probe.patience) == Seen::step;
 }
 
 CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
@@ -343,22 +324,25 @@ CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
     return {};
   }
   const Clock::time_point end = Clock::now() + probe.patience;
-  std::vector<std::byte> own(costs_chunk_bytes, std::byte{1});
-  Put put(probe.blocks, *probe.mine);
+  Side side(probe, end);
   for (std::uint64_t step = 1;; ++step) {
-    const Seen seen = await(*probe.theirs, probe.id, step, end);
+    const Seen seen = await_step(*probe.theirs, probe.id, step, end);
     if (seen != Seen::step) {
       say(over);  // from now on it reads nothing of the leader's
       return {.blocks_are_free = seen == Seen::end};
     }
     const auto way = static_cast<Way>(load(probe.theirs->way));
     const Part part = part_of(step, way);
+    bool is_done = true;
     const Clock::time_point begin = Clock::now();
-    if (part == Part::exchange_put)
-      put(own.data(), part, way);
+    if (is_at_once(way))
+      is_done = side.does(way);
+    else if (part == Part::exchange_put)
+      side.put(part, way);
     else
-      get(probe, part, way, own);
-    store(probe.mine->get_ns, static_cast<std::uint64_t>(nanoseconds_since(begin)));
+      side.get(part, way);
+    store(probe.mine->get_ns,
+          is_done ? static_cast<std::uint64_t>(nanoseconds_since(begin)) : cannot_do);
     store(probe.mine->cpu, static_cast<std::uint64_t>(::sched_getcpu()));
     say(step);
   }

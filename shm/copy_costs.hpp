@@ -8,7 +8,10 @@
 //
 // In every round both ranks also copy at the same time, as in an exchange: each into its own block
 // and then out of the other one's.  Where two CPUs are threads of one core that takes twice as long
-// and more, which nothing but a try can tell: a virtual machine shows its CPUs as cores.
+// and more, which nothing but a try can tell: a virtual machine shows its CPUs as cores.  Then both
+// read at the same time, a chunk and 512 KiB, and copy 512 KiB in pieces as an exchange of long
+// blocks does, each waiting for each piece of the other one.  What one rank takes alone does not
+// tell that (docs/performance.md, "Reading in place").
 //
 // A chunk is put in the three ways in which the engine does it.  The fastest of them counts: the
 // engine chooses by what its own copies cost, which mostly leads to the same way.
@@ -19,25 +22,37 @@
 //                           ranks have gone round twice
 //
 // Each rank writes only to its own mapping: its blocks and one line of its board.  So a rank that
-// comes late, or not at all, costs the other its patience and does no other harm.  All figures are
-// the least of several tries, because any disturbance makes a try longer.  Tries with both ranks on
-// one CPU do not count: nothing crosses from cache to cache there.
+// comes late, or not at all, costs the other its patience and does no other harm.  It drops what it
+// has read of the other one.
+//
+// Figures are of the shortest tries, because any disturbance makes a try longer.  Tries go on until
+// three of them agree, and up to a bound.  Where they do not agree until then, other programs run,
+// and there are no figures of copies.  Tries with both ranks on one CPU do not count, because
+// nothing crosses from cache to cache there, nor do those in which a word took so long that a rank
+// cannot have been running.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace tutti::shm {
 
 inline constexpr std::size_t costs_page_bytes = 4096;
 inline constexpr std::size_t costs_chunk_bytes = 65536;
+/// The engine cuts long blocks into chunks of that size (tune/chunks.cpp).
+inline constexpr std::size_t costs_piece_bytes = 4 * costs_chunk_bytes;
+/// Source, target, shared memory and what the other rank has of these exceed a second cache.
+inline constexpr std::size_t costs_large_bytes = 2 * costs_piece_bytes;
 
 /// Nanoseconds.  A plain value that allgather can carry.
 struct CopyCosts {
@@ -52,7 +67,13 @@ struct CopyCosts {
   double own_chunk = 0;  // a chunk copied within own memory
   /// A chunk put and then another one got, while the other rank does the same.
   double exchange_chunk = 0;
-  bool is_word_alone = false;  // nothing else was measured
+  double exchange_large = 0;      // costs_large_bytes likewise, piece by piece; 0: not measured
+  double read_chunk_at_once = 0;  // a process_vm_readv of a chunk, while the other rank reads, too
+  double read_large_at_once = 0;  // 0: not measured
+  /// Nothing else was measured: that was not asked for, or tries did not agree.
+  bool is_word_alone = false;
+
+  bool has_large() const noexcept { return exchange_large > 0 && read_large_at_once > 0; }
 
   /// Whether the two ranks share no cache: there a word took 240 to 270 ns, and 30 to 70 between
   /// CPUs that share one (docs/performance.md).
@@ -77,7 +98,9 @@ struct CopyBoard {
   std::uint64_t blocks;  // how many it has
   std::uint64_t cpu;     // the partner's CPU when it answered
   std::uint64_t get_ns;  // the time of the partner's last copy
-  std::uint64_t way;     // how chunks of this step are put; the leader's
+  std::uint64_t way;     // what is done in this step, and how; the leader's
+  std::uint64_t pieces;  // how many the owner has put since the probe began; as `step`
+  std::uint64_t lent;    // where the memory is that the other rank reads, in the owner's process
 };
 static_assert(sizeof(CopyBoard) == 64);
 static_assert(CopyBoard::offset % alignof(CopyBoard) == 0);
@@ -96,9 +119,32 @@ struct CopyProbe {
   std::span<std::byte> blocks;
   /// Where a block of the other rank, by its address there, lies in this process; never null.
   std::function<const std::byte*(std::uint64_t)> their_block_at;
+  std::int32_t their_process;  // the other rank's, which may be this one
   /// The leader's.  False: how long a word takes is measured alone, in microseconds.
   bool copies = true;
   std::chrono::nanoseconds patience = std::chrono::milliseconds(20);  // for the whole probe
+  /// The leader's.  A longer word is not believed: between two CPUs it takes 30 to 500 ns.
+  std::chrono::nanoseconds word_max = std::chrono::microseconds(1);
+  double spread_max = 1.1;  // the leader's; by which factor tries may differ that agree
+};
+
+/// The least of several times, and whether it can be believed.
+class LeastTime {
+ public:
+  void add(double taken_ns) noexcept {
+    for (double& least : least_)
+      if (taken_ns < least) std::swap(taken_ns, least);
+  }
+  /// What three tries have not exceeded: a single one may be shorter by chance, as when its lines
+  /// happened to be in no cache.
+  double figure() const noexcept { return least_.back(); }
+  bool is_agreed(double spread_max) const noexcept {
+    return least_.back() < none && least_.back() <= spread_max * least_.front();
+  }
+
+ private:
+  static constexpr double none = std::numeric_limits<double>::infinity();
+  std::array<double, 3> least_{none, none, none};  // in ascending order
 };
 
 /// The board of a mapping whose first page has nothing else behind the nonce.
@@ -108,15 +154,13 @@ inline CopyBoard* board_of(std::byte* mapping) noexcept {
 
 struct CopyOutcome {
   /// The leader's alone.  Empty if the partner did not come, had no room, was too slow or never on
-  /// another CPU, or if its memory is to be read and cannot be.
+  /// another CPU, or if a rank cannot read the other one's memory.
   std::optional<CopyCosts> costs = {};
   bool blocks_are_free = true;  // false: the other rank may still read them
 };
 
-/// The leader's side.  `process` and `readable`: memory of that process to be read, as large as a
-/// block.
-CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t process,
-                                     std::uint64_t readable);
+/// The leader's side.
+CopyOutcome measure_copies_as_leader(const CopyProbe& probe);
 
 /// For a partner: waits until the leader begins.  False: it has nothing to measure, or does not
 /// come; measure_copies_as_partner() then needs no blocks.

@@ -31,13 +31,11 @@ class KnownCosts {
     return entry.vain_tries >= tries_max ||
            (entry.costs && (!copies || !entry.costs->is_word_alone));
   }
-  /// Empty: they have tried in vain.
-  void learn(std::uint64_t nonce, const std::optional<CopyCosts>& found) {
+  /// They have tried in vain if nothing was found, or a word alone where `copies` were asked for.
+  void learn(std::uint64_t nonce, const std::optional<CopyCosts>& found, bool copies) {
     Entry& entry = all_[nonce];
-    if (!found)
-      ++entry.vain_tries;
-    else if (!entry.costs || entry.costs->is_word_alone)
-      entry.costs = found;
+    if (!found || (copies && found->is_word_alone)) ++entry.vain_tries;
+    if (found && (!entry.costs || entry.costs->is_word_alone)) entry.costs = found;
   }
 
  private:

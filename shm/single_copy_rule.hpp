@@ -30,11 +30,8 @@ const char* name_of(ReadFor what) noexcept;
 struct ReadRange {
   std::size_t from = SIZE_MAX;
   std::size_t to = 0;
-  std::size_t also_from = SIZE_MAX;  // larger ones, too, whatever `to` is
 
-  bool holds(std::size_t bytes) const noexcept {
-    return (bytes >= from && bytes <= to) || bytes >= also_from;
-  }
+  bool holds(std::size_t bytes) const noexcept { return bytes >= from && bytes <= to; }
 };
 using ReadRanges = std::array<ReadRange, read_for_count>;
 
@@ -42,10 +39,6 @@ using ReadRanges = std::array<ReadRange, read_for_count>;
 /// docs/performance.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
-/// Blocks of these sizes and more do not stay in caches.  They are read even where copies of
-/// chunks, which are in caches, are a little cheaper (measured, docs/performance.md).
-inline constexpr std::size_t single_copy_alltoall_also_bytes = 1u << 20;
-inline constexpr std::size_t single_copy_scatter_also_bytes = 8u << 20;
 /// An allreduce of two ranks: so many times single_copy_bytes at least.
 inline constexpr std::size_t single_copy_allreduce_times = 64;
 

@@ -53,7 +53,7 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 static_assert(sizeof(Introduction) <= runtime::SetUpBlock::payload_bytes_max);  // one exchange
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 23;
+constexpr std::uint64_t protocol_version = 24;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -145,6 +145,7 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
                        .their_block_at = [&](std::uint64_t address) -> const std::byte* {
                          return what.theirs.at(address, shm::costs_chunk_bytes);
                        },
+                       .their_process = what.theirs.card.process,
                        .copies = what.copies};
   const bool begins = !what.is_settled || (!what.leads && shm::leader_begins(probe));
   if (begins && what.theirs.mapping->size() >= shm::costs_chunk_bytes) {
@@ -164,9 +165,7 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
     }
   }
   const shm::CopyOutcome outcome =
-      what.leads
-          ? shm::measure_copies_as_leader(probe, what.theirs.card.process, what.theirs.card.address)
-          : shm::measure_copies_as_partner(probe);
+      what.leads ? shm::measure_copies_as_leader(probe) : shm::measure_copies_as_partner(probe);
   if (outcome.blocks_are_free) lent.release();
   return outcome.costs;
 } catch (const std::exception&) {
@@ -713,8 +712,8 @@ std::string Communicator::single_copy_remark() const {
   if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
   if (neighbours.costs.empty() || !neighbours.costs.front() ||
       neighbours.costs.front()->is_word_alone)
-    return "never: the two ranks that measure what it costs did not meet in time (busy CPUs?); "
-           "results are the same, large payloads may take longer";
+    return "never: the two ranks that measure what it costs did not meet in time, or their figures "
+           "did not agree (busy CPUs?); results are the same, large payloads may take longer";
   return ranges + " (measured: " + shm::text_of(*neighbours.costs.front()) + ")";
 }
 

@@ -191,7 +191,8 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
     out_of_reach.push_back(std::move(theirs.out_of_reach));
   }
   // All ranks take what the leader says, whatever its partner knows.
-  if (partner) known.learn(cards[*partner].mapping.nonce, costs[leads ? index_of(self) : *partner]);
+  if (partner)
+    known.learn(cards[*partner].mapping.nonce, costs[leads ? index_of(self) : *partner], copies);
   const auto of_nodes = [&] {
     std::vector<std::optional<shm::CopyCosts>> found(all.nodes.node_count);
     for (std::size_t rank = 0; rank < cards.size(); ++rank)

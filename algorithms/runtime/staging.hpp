@@ -106,10 +106,10 @@ struct Staging {
   template <class IsRead>
   void begin_chunk(engine::Execution& execution, const void* user, IsRead&& is_read) noexcept {
     if (ring == nullptr) return;
-    const detail::StoreChoice& into_block = execution.into_partials[0].costs();
+    const auto& [into_block, into_ring] = execution.into_partials;
     const PutCosts costs{.plain = into_block.cost_of_plain(),
                          .streaming = into_block.cost_of_streaming(),
-                         .ring = execution.into_partials[1].costs().cost_of_plain()};
+                         .ring = into_ring.cost_of_plain()};
     std::byte* const area =
         choice.next(costs) ? ring->take(bytes, user, execution.sequence, is_read) : nullptr;
     execution.partials_are_elsewhere = area != nullptr;

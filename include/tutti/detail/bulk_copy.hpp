@@ -10,10 +10,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "tutti/detail/faster_of_two.hpp"
 
 // GCC's ThreadSanitizer does not see streaming stores, so there are none under it.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -25,50 +26,14 @@ namespace tutti::detail {
 
 enum class Stores : std::uint8_t { automatic, plain, streaming };  // plain: memcpy's
 
-/// Chooses the kind of stores that pays, by the times of both kinds so far.  One thread at a time.
-class StoreChoice {
- public:
-  /// Streaming leaves the reader to fetch from memory: an allreduce gains from streaming where the
-  /// copies then take a third of the time, and loses where they take half of it.
-  static constexpr double gain_of_streaming = 3;
-
-  /// `gain_min`: how many times as fast as plain stores streaming ones must be to be preferred.
-  explicit StoreChoice(double gain_min = gain_of_streaming) noexcept : gain_min_(gain_min) {}
-
-  /// The kind for the next copy, never `automatic`.  Now and then it is the slower kind, so that a
-  /// change is noticed.
-  Stores next() noexcept;
-  /// Records how long a copy has taken.
-  void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
-  /// Ticks per byte; 0: unknown.
-  double cost_of_plain() const noexcept { return costs_[0]; }
-  /// Ticks per byte of streaming stores, with what they cost the reader; 0: unknown.
-  double cost_of_streaming() const noexcept { return gain_min_ * costs_[1]; }
-
- private:
-  static constexpr unsigned alternating_copies = 4;  // the first ones
-  static constexpr unsigned copies_between_trials = 32;
-  /// The slower the other kind, the rarer its trials: one that takes ten times as long is tried
-  /// after ten times as many copies.  This is the largest such factor.
-  static constexpr double seldom_max = 16;
-  /// A longer time than this many means counts as this many, because the copy may have been
-  /// interrupted, or the first into its pages.  For that reason, too, a time of less than half the
-  /// mean replaces the mean at once.
-  static constexpr double outlier = 4;
-
-  Stores preferred() const noexcept;
-
-  double gain_min_;
-  std::array<double, 2> costs_{};  // ticks per byte, of plain and streaming stores; 0: unknown
-  unsigned alternated_ = 0;
-  unsigned until_trial_ = 0;
-};
-
 /// Copies of one initiator to one target.  One thread at a time.
 class BulkCopy {
  public:
   /// The software device uses it from this size on: 32 KiB without the last word.
   static constexpr std::size_t bytes_min = (32 << 10) - 8;
+  /// Streaming leaves the reader to fetch from memory: an allreduce gains from streaming where the
+  /// copies then take a third of the time, and loses where they take half of it.
+  static constexpr double gain_of_streaming = 3;
 
   explicit BulkCopy(Stores asked) : asked_(asked), measures_(asked == Stores::automatic) {}
   /// Plain stores, whose costs are measured.
@@ -85,14 +50,25 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
-  /// What the copies so far have cost by each kind of stores.  Nothing is known where nothing is
-  /// measured.
-  const StoreChoice& costs() const noexcept { return choice_; }
+  /// Ticks per byte of the copies so far; 0: unknown, as where nothing is measured.
+  double cost_of_plain() const noexcept { return choice_.cost(Either::usual); }
+  /// With what they cost the reader.
+  double cost_of_streaming() const noexcept {
+    return gain_of_streaming * choice_.cost(Either::other);
+  }
 
  private:
+  static constexpr Either either(Stores kind) noexcept {
+    return kind == Stores::streaming ? Either::other : Either::usual;
+  }
+  Stores next_kind() noexcept {
+    if (asked_ != Stores::automatic) return asked_;
+    return choice_.next() == Either::other ? Stores::streaming : Stores::plain;
+  }
+
   [[maybe_unused]] Stores asked_;
   [[maybe_unused]] bool measures_;
-  StoreChoice choice_;
+  FasterOfTwo choice_{gain_of_streaming};
   [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // automatic: not within steps
   [[maybe_unused]] std::size_t steps_bytes_ = 0;
   [[maybe_unused]] std::uint64_t steps_ticks_ = 0;
@@ -112,39 +88,11 @@ class LongCopy {
   void operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
 
   /// Ticks per byte; 0: it has not been tried.
-  double cost_of_pieces() const noexcept { return choice_.cost_of_streaming(); }
+  double cost_of_pieces() const noexcept { return pieces_.cost(Either::other); }
 
  private:
-  StoreChoice choice_{1};  // `plain` means whole, `streaming` in pieces
+  FasterOfTwo pieces_;  // the usual way is whole, the other one in pieces
 };
-
-inline Stores StoreChoice::preferred() const noexcept {
-  return costs_[0] > gain_min_ * costs_[1] ? Stores::streaming : Stores::plain;
-}
-
-inline Stores StoreChoice::next() noexcept {
-  if (alternated_ < alternating_copies)
-    return alternated_++ % 2 == 0 ? Stores::plain : Stores::streaming;
-  const Stores best = preferred();
-  if (until_trial_ != 0) {
-    --until_trial_;
-    return best;
-  }
-  const auto [low, high] = std::minmax(costs_[0], costs_[1]);
-  const double seldom = low > 0 ? std::min(high / low, seldom_max) : 1;
-  until_trial_ = static_cast<unsigned>(copies_between_trials * seldom);
-  return best == Stores::plain ? Stores::streaming : Stores::plain;
-}
-
-inline void StoreChoice::took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept {
-  if (static_cast<std::int64_t>(ticks) <= 0) return;  // the thread has moved to another CPU
-  const double sample = static_cast<double>(ticks) / static_cast<double>(bytes);
-  double& mean = costs_[kind == Stores::streaming ? 1 : 0];
-  if (mean == 0 || sample < mean / 2)
-    mean = sample;
-  else
-    mean += (std::min(sample, outlier * mean) - mean) / 4;
-}
 
 #if defined(TUTTI_HAS_STREAMING)
 
@@ -178,9 +126,7 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
     return;
   }
   const bool is_step = kind_of_steps_ != Stores::automatic;
-  const Stores kind = is_step                       ? kind_of_steps_
-                      : asked_ == Stores::automatic ? choice_.next()
-                                                    : asked_;
+  const Stores kind = is_step ? kind_of_steps_ : next_kind();
   const std::uint64_t begin = measures_ ? __builtin_ia32_rdtsc() : 0;
   if (kind == Stores::plain) {
     std::memcpy(target, source, bytes);
@@ -193,7 +139,7 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
   }
   if (!measures_) return;
   const std::uint64_t ticks = __builtin_ia32_rdtsc() - begin;
-  if (!is_step) return choice_.took(kind, bytes, ticks);
+  if (!is_step) return choice_.took(either(kind), bytes, ticks);
   steps_bytes_ += bytes;
   steps_ticks_ += ticks;
 }
@@ -204,23 +150,23 @@ inline void LongCopy::operator()(std::byte* target, const std::byte* source,
     std::memmove(target, source, bytes);
     return;
   }
-  const Stores kind = choice_.next();
-  const std::size_t at_once = kind == Stores::plain ? bytes : piece_bytes;
+  const Either way = pieces_.next();
+  const std::size_t at_once = way == Either::usual ? bytes : piece_bytes;
   const std::uint64_t begin = __builtin_ia32_rdtsc();
   for (std::size_t done = 0; done < bytes; done += at_once)
     std::memcpy(target + done, source + done, std::min(at_once, bytes - done));
-  choice_.took(kind, bytes, __builtin_ia32_rdtsc() - begin);
+  pieces_.took(way, bytes, __builtin_ia32_rdtsc() - begin);
 }
 
 inline void BulkCopy::begin_steps() noexcept {
-  kind_of_steps_ = asked_ == Stores::automatic ? choice_.next() : asked_;
+  kind_of_steps_ = next_kind();
   steps_bytes_ = 0;
   steps_ticks_ = 0;
 }
 
 inline void BulkCopy::end_steps() noexcept {
   if (asked_ == Stores::automatic && steps_bytes_ != 0)
-    choice_.took(kind_of_steps_, steps_bytes_, steps_ticks_);
+    choice_.took(either(kind_of_steps_), steps_bytes_, steps_ticks_);
   kind_of_steps_ = Stores::automatic;
 }
 

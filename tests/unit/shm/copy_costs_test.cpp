@@ -8,12 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <thread>
 #include <tutti/detail/cpu_set.hpp>
+#include <utility>
 #include <vector>
 
 namespace tutti::shm {
@@ -42,11 +44,14 @@ struct Pair {
             .blocks = blocks[self],
             .their_block_at =
                 [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); },
-            .patience = patience};
+            .their_process = ::getpid(),
+            .patience = patience,
+            // On a busy machine, tries may differ as much as they like, but for tests about that.
+            .word_max = 20s,
+            .spread_max = 1e12};
   }
-  CopyOutcome lead(std::chrono::nanoseconds patience, std::int32_t process = ::getpid()) {
-    return measure_copies_as_leader(probe(0, patience), process,
-                                    reinterpret_cast<std::uint64_t>(blocks[1].data()));
+  CopyOutcome lead(std::chrono::nanoseconds patience) {
+    return measure_copies_as_leader(probe(0, patience));
   }
   CopyOutcome follow(std::chrono::nanoseconds patience, std::uint64_t name = id) {
     return measure_copies_as_partner(probe(1, patience, name));
@@ -63,13 +68,15 @@ bool bind_to(std::size_t number) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-void expect_figures(std::size_t block_count, std::size_t partners_block_count) {
-  Pair pair(block_count);
-  pair.blocks[1].resize(partners_block_count * costs_chunk_bytes);
+/// Runs both sides, each on a CPU of its own; `change` may change the leader's.
+template <class Change>
+std::pair<CopyOutcome, CopyOutcome> on_two_cpus(Pair& pair, const Change& change) {
   CopyOutcome outcome, followed;
   std::thread leader([&] {
     EXPECT_TRUE(bind_to(0));
-    outcome = pair.lead(20s);
+    CopyProbe probe = pair.probe(0, 20s);
+    change(probe);
+    outcome = measure_copies_as_leader(probe);
   });
   std::thread partner([&] {
     EXPECT_TRUE(bind_to(1));
@@ -77,25 +84,37 @@ void expect_figures(std::size_t block_count, std::size_t partners_block_count) {
   });
   leader.join();
   partner.join();
+  return {outcome, followed};
+}
+
+void expect_figures(std::size_t block_count, std::size_t partners_block_count) {
+  Pair pair(block_count);
+  pair.blocks[1].resize(partners_block_count * costs_chunk_bytes);
+  const auto [outcome, followed] = on_two_cpus(pair, [](CopyProbe&) {});
   ASSERT_TRUE(outcome.costs);
   EXPECT_TRUE(outcome.blocks_are_free);
   EXPECT_FALSE(followed.costs);
   EXPECT_TRUE(followed.blocks_are_free);
   const CopyCosts& costs = *outcome.costs;
-  for (const double figure :
-       {costs.word, costs.read_call, costs.read_page, costs.read_chunk, costs.put_page,
-        costs.put_chunk, costs.get_page, costs.get_chunk, costs.own_chunk, costs.exchange_chunk}) {
+  for (const double figure : {costs.word, costs.read_call, costs.read_page, costs.read_chunk,
+                              costs.put_page, costs.put_chunk, costs.get_page, costs.get_chunk,
+                              costs.own_chunk, costs.exchange_chunk, costs.read_chunk_at_once}) {
     EXPECT_TRUE(std::isfinite(figure)) << figure;
     EXPECT_GT(figure, 0);
     EXPECT_LT(figure, 20e9);
   }
   EXPECT_LT(costs.put_page, costs.put_chunk);
   EXPECT_LT(costs.get_page, costs.get_chunk);
+  EXPECT_FALSE(costs.is_word_alone);
+  // Two payloads of its own, and places for as much again.
+  constexpr std::size_t large_blocks = 4 * costs_large_bytes / costs_chunk_bytes;
+  EXPECT_EQ(costs.has_large(), std::min(block_count, partners_block_count) >= large_blocks);
 }
 
 TEST(CopyCosts, two_ranks_get_figures) {
   if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
-  for (const std::size_t block_count : {std::size_t{1}, std::size_t{2}, std::size_t{32}}) {
+  for (const std::size_t block_count :
+       {std::size_t{1}, std::size_t{2}, std::size_t{16}, std::size_t{32}}) {
     expect_figures(block_count, block_count);
     expect_figures(block_count, 1);
     expect_figures(1, block_count);
@@ -117,8 +136,7 @@ TEST(CopyCosts, a_ring_is_gone_round_twice_by_both_ranks) {
   };
   std::thread leader([&] {
     EXPECT_TRUE(bind_to(0));
-    measure_copies_as_leader(counted(0), ::getpid(),
-                             reinterpret_cast<std::uint64_t>(pair.blocks[1].data()));
+    measure_copies_as_leader(counted(0));
   });
   std::thread partner([&] {
     EXPECT_TRUE(bind_to(1));
@@ -184,8 +202,8 @@ TEST(CopyCosts, without_room_the_other_rank_hears_so) {
     Pair pair;
     CopyProbe probe = pair.probe(without, 60s);
     probe.blocks = {};
-    const CopyOutcome outcome = without == 0 ? measure_copies_as_leader(probe, ::getpid(), 0)
-                                             : measure_copies_as_partner(probe);
+    const CopyOutcome outcome =
+        without == 0 ? measure_copies_as_leader(probe) : measure_copies_as_partner(probe);
     EXPECT_FALSE(outcome.costs);
     EXPECT_TRUE(outcome.blocks_are_free);
     const auto begin = std::chrono::steady_clock::now();
@@ -202,7 +220,7 @@ TEST(CopyCosts, a_partner_hears_whether_the_leader_begins) {
     Pair pair;
     CopyProbe leading = pair.probe(0, 20s);
     if (!begins) leading.blocks = {};
-    std::thread leader([&] { measure_copies_as_leader(leading, ::getpid(), 0); });
+    std::thread leader([&] { measure_copies_as_leader(leading); });
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(leader_begins(pair.probe(1, 60s)), begins);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
@@ -222,7 +240,8 @@ CopyOutcome measure_words(Pair& pair, std::size_t leaders_cpu, std::size_t partn
     EXPECT_TRUE(bind_to(leaders_cpu));
     CopyProbe probe = pair.probe(0, 20s);
     probe.copies = false;
-    outcome = measure_copies_as_leader(probe, 0, 0);  // there is no such process
+    probe.their_process = 0;  // there is no such process
+    outcome = measure_copies_as_leader(probe);
   });
   std::thread partner([&] {
     EXPECT_TRUE(bind_to(partners_cpu));
@@ -273,20 +292,64 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
   if (child == 0) ::_exit(0);
   ASSERT_GT(child, 0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  for (const bool of_leader : {true, false}) {
+    Pair pair;
+    CopyOutcome outcome;
+    std::thread leader([&] {
+      EXPECT_TRUE(bind_to(0));
+      CopyProbe probe = pair.probe(0, 20s);
+      if (!of_leader) probe.their_process = child;
+      outcome = measure_copies_as_leader(probe);
+    });
+    std::thread partner([&] {
+      EXPECT_TRUE(bind_to(1));
+      CopyProbe probe = pair.probe(1, 20s);
+      if (of_leader) probe.their_process = child;
+      EXPECT_TRUE(measure_copies_as_partner(probe).blocks_are_free);
+    });
+    partner.join();
+    leader.join();
+    EXPECT_FALSE(outcome.costs);
+    EXPECT_TRUE(outcome.blocks_are_free);
+  }
+}
+
+/// Protects: where other programs disturb a measurement, nothing is decided by it, and it ends.
+TEST(CopyCosts, tries_that_do_not_agree_leave_a_word_alone) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  Pair pair(32);
+  const auto [outcome, followed] =
+      on_two_cpus(pair, [](CopyProbe& probe) { probe.spread_max = 0; });
+  ASSERT_TRUE(outcome.costs);
+  EXPECT_TRUE(outcome.costs->is_word_alone);
+  EXPECT_GT(outcome.costs->word, 0);
+  EXPECT_TRUE(outcome.blocks_are_free);
+  EXPECT_TRUE(followed.blocks_are_free);
+}
+
+TEST(CopyCosts, rounds_with_a_word_that_took_too_long_do_not_count) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
   Pair pair;
-  CopyOutcome outcome;
-  std::thread leader([&] {
-    EXPECT_TRUE(bind_to(0));
-    outcome = pair.lead(20s, child);
-  });
-  std::thread partner([&] {
-    EXPECT_TRUE(bind_to(1));
-    pair.follow(20s);
-  });
-  partner.join();
-  leader.join();
+  const auto [outcome, followed] =
+      on_two_cpus(pair, [](CopyProbe& probe) { probe.word_max = 0ns; });
   EXPECT_FALSE(outcome.costs);
   EXPECT_TRUE(outcome.blocks_are_free);
+  EXPECT_TRUE(followed.blocks_are_free);
+}
+
+TEST(LeastTime, is_agreed_once_three_tries_are_close) {
+  LeastTime time;
+  EXPECT_FALSE(time.is_agreed(1.25));
+  for (const double taken_ns : {42804.0, 4400.0, 9000.0, 4327.0}) {
+    time.add(taken_ns);
+    EXPECT_FALSE(time.is_agreed(1.25)) << taken_ns;
+  }
+  time.add(4900);
+  EXPECT_TRUE(time.is_agreed(1.25));
+  EXPECT_EQ(time.figure(), 4900);
+  time.add(3000);  // the ones before were disturbed, after all
+  EXPECT_FALSE(time.is_agreed(1.25));
+  EXPECT_EQ(time.figure(), 4400);
 }
 
 }  // namespace

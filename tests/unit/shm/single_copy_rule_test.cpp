@@ -223,7 +223,8 @@ const Machine epyc_with_two_cores{.name = "EPYC with two cores",
                                            {ReadFor::scatter, 256 * K, 0.94},
                                            {ReadFor::scatter, 1 * M, 1.08},
                                            {ReadFor::scatter, 2 * M, 1.08},
-                                           {ReadFor::scatter, 8 * M, 0.77},
+                                           // Figures of at most 64 KiB do not show it.
+                                           {ReadFor::scatter, 8 * M, 0.77, true},
                                            {ReadFor::alltoall, 8 * M, 0.72},
                                            {ReadFor::broadcast, 8 * M, 2.50},
                                            {ReadFor::reduce, 8 * M, 2.94},
@@ -300,8 +301,27 @@ const Machine later_epyc_with_shared_cache{.name = "later EPYC with a shared cac
                                                     {ReadFor::scatter, 4 * M, 1.65},
                                                     {ReadFor::scatter, 8 * M, 1.64}}};
 
+/// The costs are of a later launch that also measured 512 KiB.
+const Machine later_epyc_with_shared_cache_by_long_blocks{
+    .name = "later EPYC with a shared cache, by long blocks",
+    .costs = {.word = 85,
+              .read_call = 1803,
+              .read_page = 2023,
+              .read_chunk = 6540,
+              .put_page = 70,
+              .put_chunk = 691,
+              .get_page = 80,
+              .get_chunk = 791,
+              .own_chunk = 711,
+              .exchange_chunk = 2264,
+              .exchange_large = 19550,
+              .read_chunk_at_once = 6690,
+              .read_large_at_once = 47471},
+    .rows = later_epyc_with_shared_cache.rows};
+
 /// These are figures of the same machine while its two cores share no cache: ratios of three
-/// launches each way, and costs of two runs, a quiet one and one that other programs disturbed.
+/// launches each way, costs of a run of the probe as it was then, and those of a later launch,
+/// which also measured 512 KiB.
 const std::vector<Row> later_epyc_rows = {
     {ReadFor::allgather, 64 * K, 1.45}, {ReadFor::allgather, 256 * K, 1.09},
     {ReadFor::allgather, 1 * M, 1.14},  {ReadFor::allgather, 8 * M, 1.65},
@@ -320,18 +340,21 @@ const Machine later_epyc{.name = "later EPYC",
                                    .own_chunk = 601,
                                    .exchange_chunk = 4327},
                          .rows = later_epyc_rows};
-const Machine disturbed_later_epyc{.name = "later EPYC beside other programs",
-                                   .costs = {.word = 2980,
-                                             .read_call = 1352,
-                                             .read_page = 1312,
-                                             .read_chunk = 5258,
-                                             .put_page = 160,
-                                             .put_chunk = 1302,
-                                             .get_page = 250,
-                                             .get_chunk = 1962,
-                                             .own_chunk = 761,
-                                             .exchange_chunk = 42804},
-                                   .rows = later_epyc_rows};
+const Machine later_epyc_by_long_blocks{.name = "later EPYC, by long blocks",
+                                        .costs = {.word = 366,
+                                                  .read_call = 1452,
+                                                  .read_page = 1632,
+                                                  .read_chunk = 5569,
+                                                  .put_page = 160,
+                                                  .put_chunk = 1522,
+                                                  .get_page = 280,
+                                                  .get_chunk = 2023,
+                                                  .own_chunk = 631,
+                                                  .exchange_chunk = 4596,
+                                                  .exchange_large = 32379,
+                                                  .read_chunk_at_once = 7021,
+                                                  .read_large_at_once = 55353},
+                                        .rows = later_epyc_rows};
 
 const Machine machines[] = {xeon,
                             epyc,
@@ -340,8 +363,9 @@ const Machine machines[] = {xeon,
                             epyc_with_two_cores,
                             epyc_with_shared_cache,
                             later_epyc_with_shared_cache,
+                            later_epyc_with_shared_cache_by_long_blocks,
                             later_epyc,
-                            disturbed_later_epyc};
+                            later_epyc_by_long_blocks};
 
 void expect_no_loss(const Machine& machine) {
   const ReadRanges ranges = reading_by_costs(machine.costs);
@@ -390,6 +414,38 @@ TEST(SingleCopyRule, a_late_first_byte_moves_the_threshold) {
   }
 }
 
+/// What both ranks do with 512 KiB at the same time decides for long blocks, whatever a chunk says.
+TEST(SingleCopyRule, long_blocks_go_by_what_was_measured_of_them) {
+  const auto alltoall = [](double read_ns, double copied_ns) {
+    CopyCosts costs = epyc_with_two_cores.costs;
+    costs.read_large_at_once = read_ns;
+    costs.exchange_large = copied_ns;
+    return reading_by_costs(costs)[static_cast<std::size_t>(ReadFor::alltoall)];
+  };
+  for (const std::size_t bytes : {64 * K, 1 * M, 8 * M}) {
+    EXPECT_TRUE(alltoall(30e3, 50e3).holds(bytes)) << bytes;
+    EXPECT_EQ(alltoall(50e3, 30e3).holds(bytes), bytes == 64 * K) << bytes;
+  }
+  EXPECT_FALSE(alltoall(50e3, 50e3).holds(1 * M));  // no gain, and a system call
+  // Where 512 KiB are not worth reading, a line through the figures decides about no longer ones.
+  CopyCosts costs = later_epyc_by_long_blocks.costs;
+  costs.exchange_large = 1.04 * costs.read_large_at_once;
+  const ReadRange range = reading_by_costs(costs)[static_cast<std::size_t>(ReadFor::alltoall)];
+  EXPECT_LT(reading_ns(ReadFor::alltoall, 64 * M, costs),
+            0.95 * copying_ns(ReadFor::alltoall, 64 * M, costs));
+  EXPECT_FALSE(range.holds(64 * M));
+}
+
+/// A rank that reads while the other one reads, too, may take longer than one that reads alone.
+TEST(SingleCopyRule, exchanges_go_by_reads_at_once_and_others_by_reads_alone) {
+  CopyCosts costs = xeon.costs;
+  costs.read_chunk_at_once = 10 * costs.read_chunk;
+  for (const ReadFor what : {ReadFor::broadcast, ReadFor::scatter, ReadFor::alltoall})
+    EXPECT_EQ(reading_by_costs(costs)[static_cast<std::size_t>(what)].holds(64 * K),
+              what != ReadFor::alltoall)
+        << name_of(what);
+}
+
 TEST(SingleCopyRule, what_is_asked_for_holds) {
   const ReadRanges from = reading_from(4 * K);
   const auto holds = [&](ReadFor what, std::size_t bytes) {
@@ -422,11 +478,16 @@ TEST(SingleCopyRule, figures_and_ranges_are_said) {
             "scatter from 8K on; allgather from 8K on; alltoall from 8K on");
   EXPECT_EQ(text_of(no_reading()).substr(0, 30), "broadcast never; reduce never;");
   EXPECT_EQ(text_of(reading_by_costs(epyc_with_two_cores.costs)),
-            "broadcast never; reduce never; allreduce never; gather never; scatter 64K and "
-            "from 8M on; allgather from 64K on; alltoall from 64K on");
-  const std::string figures = text_of(xeon.costs);
+            "broadcast never; reduce never; allreduce never; gather never; scatter 64K; "
+            "allgather from 64K on; alltoall from 64K on");
+  CopyCosts costs = xeon.costs;
+  EXPECT_EQ(text_of(costs).find("512K"), std::string::npos);
+  costs.read_large_at_once = 71000;
+  costs.exchange_large = 72000;
+  const std::string figures = text_of(costs);
   for (const char* part :
-       {"1450 ns before the first byte", "64K 6090 ns", "64K in 3000 and out 12500"})
+       {"1450 ns before the first byte", "64K 6090 ns", "64K in 3000 and out 12500",
+        "512K read in 71000 and copied in 72000 ns"})
     EXPECT_NE(figures.find(part), std::string::npos) << figures;
 }
 

@@ -22,47 +22,51 @@ struct Costs {
 constexpr Costs same_core{25, 45}, shared_cache{75, 40}, no_shared_cache{450, 40};
 
 /// How many of that many copies were by streaming stores.
-int streamed(StoreChoice& choice, Costs costs, int copies) {
+int streamed(FasterOfTwo& choice, Costs costs, int copies) {
   int count = 0;
   for (int copy = 0; copy < copies; ++copy) {
-    const Stores kind = choice.next();
-    EXPECT_NE(kind, Stores::automatic);
-    choice.took(kind, 1 << 17, kind == Stores::plain ? costs.plain : costs.streaming);
-    if (kind == Stores::streaming) ++count;
+    const Either way = choice.next();
+    choice.took(way, 1 << 17, way == Either::usual ? costs.plain : costs.streaming);
+    if (way == Either::other) ++count;
   }
   return count;
 }
 
-TEST(StoreChoice, streams_where_the_cpus_share_no_cache_and_there_alone) {
+/// As BulkCopy has it: the usual way is by plain stores.
+FasterOfTwo choice_of_stores() {
+  return FasterOfTwo(BulkCopy::gain_of_streaming);
+}
+
+TEST(FasterOfTwo, streams_where_the_cpus_share_no_cache_and_there_alone) {
   for (const Costs costs : {same_core, shared_cache}) {
-    StoreChoice choice;
+    FasterOfTwo choice = choice_of_stores();
     EXPECT_LT(streamed(choice, costs, 10000), 10000 / 32);
   }
-  StoreChoice choice;
+  FasterOfTwo choice = choice_of_stores();
   EXPECT_GT(streamed(choice, no_shared_cache, 10000), 10000 - 10000 / 300);
 }
 
-TEST(StoreChoice, takes_as_small_a_gain_as_is_asked_for) {
+TEST(FasterOfTwo, takes_as_small_a_gain_as_is_asked_for) {
   constexpr Costs gain{60, 40}, loss{40, 60};
-  StoreChoice usual, any(1), none(1);
+  FasterOfTwo usual = choice_of_stores(), any, none;
   EXPECT_LT(streamed(usual, gain, 10000), 10000 / 32);
   EXPECT_GT(streamed(any, gain, 10000), 10000 - 10000 / 32);
   EXPECT_LT(streamed(none, loss, 10000), 10000 / 32);
 }
 
-TEST(StoreChoice, tries_the_other_kind_for_ever) {
+TEST(FasterOfTwo, tries_the_other_kind_for_ever) {
   for (const Costs costs : {same_core, shared_cache}) {
-    StoreChoice choice;
+    FasterOfTwo choice = choice_of_stores();
     streamed(choice, costs, 10000);
     EXPECT_GT(streamed(choice, costs, 10000), 50);
   }
-  StoreChoice choice;
+  FasterOfTwo choice = choice_of_stores();
   streamed(choice, {1'000'000, 1}, 10000);
   EXPECT_LT(streamed(choice, {1'000'000, 1}, 2000), 2000);
 }
 
-TEST(StoreChoice, follows_when_the_ranks_are_moved) {
-  StoreChoice choice;
+TEST(FasterOfTwo, follows_when_the_ranks_are_moved) {
+  FasterOfTwo choice = choice_of_stores();
   streamed(choice, shared_cache, 10000);
   EXPECT_GT(streamed(choice, no_shared_cache, 100), 80);
   streamed(choice, no_shared_cache, 10000);
@@ -70,20 +74,20 @@ TEST(StoreChoice, follows_when_the_ranks_are_moved) {
   EXPECT_LT(streamed(choice, same_core, 1000), 1000 / 32);
 }
 
-TEST(StoreChoice, is_not_changed_by_one_interruption) {
-  StoreChoice choice;
+TEST(FasterOfTwo, is_not_changed_by_one_interruption) {
+  FasterOfTwo choice = choice_of_stores();
   streamed(choice, same_core, 1000);
-  choice.took(Stores::plain, 1 << 17, 1'000'000);
+  choice.took(Either::usual, 1 << 17, 1'000'000);
   EXPECT_LT(streamed(choice, same_core, 64), 3);
 }
 
-TEST(StoreChoice, is_not_misled_by_the_first_copy_into_new_memory) {
+TEST(FasterOfTwo, is_not_misled_by_the_first_copy_into_new_memory) {
   for (const auto [plain, streaming] : {Costs{5000, 5000}, Costs{5000, 45}, Costs{25, 5000}})
     for (const Costs costs : {same_core, no_shared_cache}) {
-      StoreChoice choice;
+      FasterOfTwo choice = choice_of_stores();
       for (int copy = 0; copy < 2; ++copy) {
-        const Stores kind = choice.next();
-        choice.took(kind, 1 << 17, kind == Stores::plain ? plain : streaming);
+        const Either way = choice.next();
+        choice.took(way, 1 << 17, way == Either::usual ? plain : streaming);
       }
       streamed(choice, costs, 10);
       const int count = streamed(choice, costs, 100);
@@ -91,8 +95,8 @@ TEST(StoreChoice, is_not_misled_by_the_first_copy_into_new_memory) {
     }
 }
 
-TEST(StoreChoice, does_not_believe_a_clock_that_goes_back) {
-  StoreChoice choice;
+TEST(FasterOfTwo, does_not_believe_a_clock_that_goes_back) {
+  FasterOfTwo choice = choice_of_stores();
   choice.took(choice.next(), 1 << 17, static_cast<std::uint64_t>(-1000));
   EXPECT_LT(streamed(choice, same_core, 1000), 1000 / 32 + 2);
 }
