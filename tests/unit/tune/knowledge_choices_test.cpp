@@ -359,6 +359,51 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
   EXPECT_GE(left, 5u);
 }
 
+// What a file does not know better than the network assumed without it is no reason for another
+// choice, also where its own figures would make one.
+TEST(ChoiceByKnowledge, stays_the_one_without_a_file_where_intervals_hold_the_assumed_network) {
+  std::size_t different = 0;
+  for (const auto& [parameter, share] :
+       {std::pair{Parameter::latency, 4}, std::pair{Parameter::gap, -4}}) {
+    Knowledge with_file = untuned(machine_preset("fdr"));
+    Figure& figure = with_file.machine[parameter];
+    const std::int64_t assumed = figure.value;
+    figure.value += figure.value / share;
+    figure.low = std::min(assumed, figure.value);
+    figure.high = std::max(assumed, figure.value);
+    Knowledge sure = with_file;
+    sure.machine[parameter].low = sure.machine[parameter].high = figure.value;
+    for (const CollectiveRequest& request : some_requests())
+      for (const std::uint32_t nodes : {12u, 24u, 48u}) {
+        const Topology topology = nodes_of(nodes);
+        const Choice choice = choose(request, topology, with_file);
+        EXPECT_EQ(choice.name(), choose(request, topology, Knowledge()).name());
+        different += choice.name() != choose(request, topology, sure).name() ? 1 : 0;
+        if (request.collective != Collective::allreduce) continue;
+        EXPECT_NE(choice.explanation().find("on fdr, which the tuning file does not contradict"),
+                  std::string::npos)
+            << choice.explanation();
+      }
+    // What is measured of schedules is more than the figures say.
+    with_file.corrections = Corrections({finding_of(allreduce_of(8), nodes_of(4), "pairwise")});
+    EXPECT_EQ(with_file.priced(), with_file.machine);
+  }
+  EXPECT_GE(different, 3u);
+}
+
+// Those behind the cheapest candidate have too many messages to be followed as well, and one behind
+// these takes the least.
+TEST(ChoiceByKnowledge, passes_over_candidates_whose_events_are_too_many) {
+  const CollectiveRequest request = allreduce_of(64 << 10);
+  const Topology topology = nodes_of(32, 8);
+  const Knowledge qdr = untuned(machine_preset("qdr"));
+  const std::vector<Choice> all = rivals(request, topology, qdr.machine.network());
+  const Choice choice = choose(request, topology, qdr);
+  EXPECT_LT(choice.expected(messages_followed_max),
+            all.front().expected(messages_followed_max) * 95 / 100);
+  EXPECT_GT(choice.cost(), all[1].cost());
+}
+
 TEST(Candidates, are_the_choice_other_families_and_the_cheapest_beside_it) {
   const CollectiveRequest request = allreduce_of(8);
   const Topology topology = nodes_of(24);
