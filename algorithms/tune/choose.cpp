@@ -311,7 +311,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
     // Plans of canonical dissemination take longer to build, so each of their messages counts more.
     const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
-    if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 3;
+    if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 4;
     const bool is_followed = more <= budget - messages;
     if (!is_followed && !goes_on && followed.empty() && !has_equal_nodes) break;
     if (is_followed || goes_on || followed.empty()) compared.push_back(considered);
