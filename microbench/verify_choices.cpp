@@ -283,6 +283,8 @@ tune::Machine machine_off_by(const tune::Machine& machine, std::uint32_t percent
   for (tune::Figure& figure : other.figures) {
     const std::int64_t off = figure.value * percent / 100;
     figure.value += random() % 2 == 0 ? off : -off;
+    figure.low = figure.value * 100 / (100 + percent);
+    figure.high = (figure.value * 100 + 99 - percent) / (100 - percent);
   }
   other[tune::Parameter::fan_max] = machine[tune::Parameter::fan_max];
   return other;

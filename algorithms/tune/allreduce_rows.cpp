@@ -220,6 +220,10 @@ std::vector<Variant> canonical_variants(const Query& query) {
     for (std::uint32_t n = 1; n <= 7; ++n) {
       plan::PerRound vector = plan::uniform(rank_count, n);
       if (n * vector.size() <= messages_max) add_vector(std::move(vector));
+      // In as many rounds, without messages that bring nothing new.
+      vector = plan::nearest_covering(rank_count, n);
+      if (std::accumulate(vector.begin(), vector.end(), 0u) <= messages_max)
+        add_vector(std::move(vector));
     }
   }
   return variants;
@@ -552,13 +556,11 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
   const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
   if (has_canonical_time(query)) return cost / 20 * twentieths_of_halving(topology);
-  // By the recurrence: what some ranks carry for others is not in the runs, nor what ranks of a
-  // node wait for each other.
-  const Picoseconds quarters = (std::has_single_bit(topology.rank_count) ? 0
-                                : inside > 0                             ? 2
-                                                                         : 1) +
-                               (inside > 0 ? 1 : 0);
-  return cost + cost / 4 * quarters;
+  // By the recurrence: what some ranks carry for other cubes is not in the runs, nor what ranks of
+  // a node wait for each other.
+  const int cubes = std::popcount(topology.rank_count);
+  const Picoseconds carried = cubes == 1 ? 0 : std::max(cubes, 5);
+  return cost + cost / 20 * (inside == 0 ? carried : cubes == 1 ? 5 : 15);
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {

@@ -208,8 +208,9 @@ class Chooser {
         faster_by_bits_(excess_bits(network, request, topology)),
         network_(faster(by_turns(network, topology), faster_by_bits_)) {}
   Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge)
-      : Chooser(request, topology, knowledge.machine.network()) {
-    machine_ = words_of(knowledge.machine);
+      : Chooser(request, topology, knowledge.priced().network()) {
+    machine_ = words_of(knowledge.priced());
+    if (knowledge.keeps_to_untuned()) machine_ += ", which the tuning file does not contradict";
     // Where ranks share CPUs, nothing is raced.
     corrections_ = topology.shares_cpus ? nullptr : &knowledge.corrections;
     follows_ = !topology.shares_cpus;
@@ -290,9 +291,10 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 
 /// Follows the events of the few cheapest candidates, and puts first the one that then takes least.
 /// Candidates with too many messages to be followed are compared with the others by their price, if
-/// the prices of such a call are near the events.
+/// the prices of such a call are near the events, or if none that is cheaper is followed.  Else
+/// they are passed over.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
-  constexpr std::size_t followed_max = 12;
+  constexpr std::size_t followed_max = 12, considered_max = 2 * followed_max;
   std::size_t own_budget = messages_followed_max;
   std::size_t& budget = budget_ == nullptr ? own_budget : *budget_;
   // Two plans at least are compared, and each rank has a message.
@@ -300,32 +302,38 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   const bool goes_on = has_canonical_time(query);
+  const bool has_equal_nodes = topology_.has_equal_nodes();
   std::size_t messages = 0, considered = 0;
-  std::vector<std::size_t> followed;
+  std::vector<std::size_t> followed, compared;
   for (const auto& [price, rival] : prices) {
-    if (followed.size() == followed_max || price > most) break;
+    if (followed.size() == followed_max || considered == considered_max || price > most) break;
     const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
     // Plans of canonical dissemination take longer to build, so each of their messages counts more.
     const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
-    if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 3;
-    if (more > budget - messages && !goes_on) break;
-    if (more <= budget - messages) {
+    if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 4;
+    const bool is_followed = more <= budget - messages;
+    if (!is_followed && !goes_on && followed.empty() && !has_equal_nodes) break;
+    if (is_followed || goes_on || followed.empty()) compared.push_back(considered);
+    if (is_followed) {
       messages += more;
       followed.push_back(considered);
     }
     ++considered;
   }
-  if (considered < 2 || followed.empty()) return;
+  if (compared.size() < 2 || followed.empty()) return;
   budget -= messages;
-  for (std::size_t i = 0; i < considered; ++i) prices[i].second->is_finalist = true;
+  for (const std::size_t i : compared) prices[i].second->is_finalist = true;
   for (const std::size_t i : followed) {
     Choice::Rival& rival = *prices[i].second;
     rival.time = followed_time(query, *rival.row, rival.variant,
                                rival.row->build(query, rival.variant, Rank{0}));
     prices[i].first = weighed(choice, rival);
   }
-  std::stable_sort(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(considered),
+  const auto end = prices.begin() + static_cast<std::ptrdiff_t>(considered);
+  const auto end_of_finalists = std::stable_partition(
+      prices.begin(), end, [](const auto& priced) { return priced.second->is_finalist; });
+  std::stable_sort(prices.begin(), end_of_finalists,
                    [](const auto& left, const auto& right) { return left.first < right.first; });
 }
 
@@ -586,24 +594,23 @@ std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& re
 
 /// Replaces `found` by what is chosen without a file, unless that clearly takes longer.  So a file
 /// that is slightly wrong, or differs little from the network assumed without it, changes no
-/// choice.  `budget`: messages that may still be followed.
+/// choice.  The choice without a file has a budget of its own, as it has without one, and the
+/// comparison has another one.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
-                           const Topology& topology, const Knowledge& knowledge,
-                           std::size_t& budget) {
+                           const Topology& topology, const Knowledge& knowledge) {
   // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by
   // the recurrence (README).
   constexpr plan::Picoseconds share = 100;
-  if (knowledge.machine == knowledge.untuned || says_how(request) || topology.is_one_node() ||
+  if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)
     return;
   const Knowledge without_file = untuned(knowledge.untuned);
   Chooser chooser(request, topology, without_file);
-  chooser.share(budget);
   const std::optional<Choice> usual = kept.untuned ? kept.untuned : chooser.try_choose();
   if (!usual || usual->name() == found.name()) return;
   std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
   if (!here) return;
-  const auto times = Chooser::times_of(found, *here, knowledge.corrections, budget);
+  const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
   if (!times || times->other > times->found + times->found / share) return;
   Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));
@@ -632,7 +639,7 @@ Choice choose(const CollectiveRequest& request, const Topology& given, const Kno
     chooser.share(budget);
     if (kept.is_canonical) chooser.only_canonical();
     choice = chooser.choose();
-    keep_untuned_if_close(*choice, kept, request, topology, knowledge, budget);
+    keep_untuned_if_close(*choice, kept, request, topology, knowledge);
   }
   for (std::string& remark : remarks) Chooser::remark(*choice, std::move(remark));
   return std::move(*choice);
@@ -775,7 +782,7 @@ bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topo
     return false;
   CollectiveRequest with_room = request;
   with_room.ring_room = RingRoom::there;
-  const plan::Network network = knowledge.machine.network();
+  const plan::Network network = knowledge.priced().network();
   const Query query{with_room, topology, network};
   if (std::none_of(registry().begin(), registry().end(), [&](const Row& row) {
         return row.is_flow && row.collective == request.collective &&

@@ -42,12 +42,14 @@ std::string what_would_flip(const CollectiveRequest& request, const Topology& to
   const std::string now = choose(request, topology, knowledge).name();
   std::string text;
   for (const Parameter parameter : detail::enumerators<Parameter::inside_read_per_byte>) {
-    const std::int64_t value = knowledge.machine[parameter].value;
+    const std::int64_t value = knowledge.priced()[parameter].value;
     if (value <= 0) continue;
     const auto name_at = [&](std::int64_t other) {
       Knowledge changed = knowledge;
-      changed.machine[parameter].value = other;
-      if (knowledge.machine == knowledge.untuned) changed.untuned = changed.machine;
+      changed.machine = knowledge.priced();
+      Figure& figure = changed.machine[parameter];
+      figure.value = figure.low = figure.high = other;
+      if (knowledge.priced() == knowledge.untuned) changed.untuned = changed.machine;
       return choose(request, topology, changed).name();
     };
     // At 1.25, 1.5, 2, 3, 4, 6 and 8 times the value, and at as many parts of it, until another

@@ -491,14 +491,17 @@ std::vector<Variant> across_groups(const Query& query) {
 
 /// The messages with a payload that a rank sends, and waits for while others send: where some ranks
 /// send what others only get, per_round counts both, and has up to four times as many as one rank
-/// (here rank 0, which sends about as many as any other) has to do with.
-plan::Picoseconds messages_in_turn(const plan::Plan& plan) {
-  const auto sent = std::count_if(plan.steps.begin(), plan.steps.end(), [](const plan::Step& step) {
-    return step.action == plan::Action::put && step.payloads > 0;
-  });
+/// (here rank 0, which sends about as many as any other) has to do with.  Where lanes share a port,
+/// it sends those of others while one waits, but for the few that depend on each other: what
+/// another cube tells, what is carried over a bit, and the result that goes back.
+plan::Picoseconds messages_in_turn(const plan::Plan& plan, bool shares_port) {
+  constexpr plan::Picoseconds dependent = 3;
+  const plan::Picoseconds sent = std::count_if(
+      plan.steps.begin(), plan.steps.end(),
+      [](const plan::Step& step) { return step.action == plan::Action::put && step.payloads > 0; });
   const auto most =
       std::accumulate(plan.per_round.begin(), plan.per_round.end(), plan::Picoseconds{0});
-  return std::min<plan::Picoseconds>(most, 2 * sent);
+  return std::min(most, shares_port ? sent + dependent : 2 * sent);
 }
 
 /// The schedule across is priced with a lane's share of the port.  Of what a rank does in its node,
@@ -548,7 +551,7 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   // after those of the one before.  Messages of other nodes take time of the rank, too.
   const plan::LogGP network = share_of_port(query.network.between, variant.lane_count);
   const std::uint64_t piece_bytes = lane_bytes / plan.parts;
-  const Picoseconds messages = messages_in_turn(plan) / 2;  // in either direction
+  const Picoseconds messages = messages_in_turn(plan, lanes > 1) / 2;  // in either direction
   const Picoseconds combined = network.receive_overhead + network.work_time(piece_bytes);
   const Picoseconds taken_in = messages * combined, heard = messages * network.receive_overhead;
   const Picoseconds there = std::max(messages * network.port_time(piece_bytes), taken_in);

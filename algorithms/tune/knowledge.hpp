@@ -19,12 +19,20 @@ enum class TuningBits : std::uint8_t {
 };
 
 struct Knowledge {
-  Machine machine = machine_preset("fdr");  // by which schedules are priced
+  Machine machine = machine_preset("fdr");  // of the file, if there is one
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};
   Corrections corrections = {};  // of the findings
   TuningBits bits = TuningBits::free;
   Machine untuned = machine_preset("fdr");  // by which they would be priced without a file
+
+  /// Whether the file knows nothing against the machine assumed without it: no finding, and no
+  /// figure whose interval leaves that one out.  Schedules then stay those of the latter.
+  bool keeps_to_untuned() const {
+    return machine != untuned && corrections.empty() && machine.may_be(untuned);
+  }
+  /// By which schedules are priced.
+  const Machine& priced() const { return keeps_to_untuned() ? untuned : machine; }
 };
 
 /// Returns the knowledge of a program that has no file: prices on this machine alone.

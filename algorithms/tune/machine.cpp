@@ -101,6 +101,13 @@ plan::Network Machine::network() const {
                      .read_per_byte = rate(Parameter::inside_read_per_byte)}};
 }
 
+bool Machine::may_be(const Machine& other) const noexcept {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Parameter::fan_max); ++i)
+    if (other.figures[i].value < figures[i].low || other.figures[i].value > figures[i].high)
+      return false;
+  return true;
+}
+
 const Machine& machine_preset(std::string_view name) {
   std::string names;
   for (const Machine& machine : preset_machines()) {

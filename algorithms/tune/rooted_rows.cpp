@@ -231,8 +231,7 @@ void add_latencies(const Query& query, const Variant& given, const plan::Plan& p
   };
   add(first);  // of equal trees the one that is kept
   for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
-    const bool is_near = given.lane_count > 1 ? latency + 1 >= first && latency <= first + 2
-                                              : latency + 3 >= first && latency <= first + 4;
+    const bool is_near = latency + 3 >= first && latency <= first + 4;
     if (latency != first && (is_named || is_near)) add(latency);
   }
   std::stable_sort(priced.begin(), priced.end(),

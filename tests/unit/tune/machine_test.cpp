@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <tutti/detail/enumerators.hpp>
 #include <tutti/status.hpp>
 
 #include "verbs/soft/fabric_model.hpp"
@@ -47,6 +48,27 @@ TEST(Machine, presets_are_the_emulated_networks_but_for_combining) {
   }
   EXPECT_EQ(count, 8u);
   EXPECT_THROW((void)machine_preset("sdr"), Error);
+}
+
+TEST(Machine, may_be_another_one_whose_figures_are_in_all_its_intervals) {
+  const Machine& fdr = machine_preset("fdr");
+  EXPECT_TRUE(fdr.may_be(fdr));
+  EXPECT_FALSE(machine_preset("edr").may_be(fdr));
+  for (const Parameter parameter : detail::enumerators<Parameter::inside_read_per_byte>) {
+    Machine measured = fdr;
+    Figure& figure = measured[parameter];
+    figure.value += figure.value / 20;
+    figure.high = figure.value;
+    EXPECT_TRUE(measured.may_be(fdr)) << key_of(parameter);
+    figure.low = fdr[parameter].value + 1;
+    EXPECT_FALSE(measured.may_be(fdr)) << key_of(parameter);
+    figure.low = 0;
+    figure.high = fdr[parameter].value - 1;
+    EXPECT_FALSE(measured.may_be(fdr)) << key_of(parameter);
+  }
+  Machine crowded = fdr;  // no price is made of that
+  crowded[Parameter::fan_max] = {.value = 8, .low = 8, .high = 8};
+  EXPECT_TRUE(crowded.may_be(fdr));
 }
 
 TEST(Machine, a_port_of_any_rate_has_the_nearest_preset_of_its_kind) {
