@@ -16,7 +16,7 @@ using namespace probing;
 
 /// The first rounds of each way bring pages and code into the caches, so there are more than agree.
 constexpr std::uint64_t rounds_min = 6;
-constexpr std::uint64_t rounds_max = 32;        // also counts those that count for nothing
+constexpr std::uint64_t rounds_max = 32;        // of those that count
 constexpr std::uint64_t large_rounds_max = 12;  // each takes as long as several rounds of chunks
 constexpr std::uint64_t words_min = 3;
 constexpr std::uint64_t words_max = 24;
@@ -58,16 +58,16 @@ class Leader {
         word_max_(std::chrono::duration<double, std::nano>(probe.word_max).count()),
         side_(probe, end_) {}
 
-  /// All tries with the partner.  Empty: too few of them count, or a rank cannot read the other
-  /// one's memory.
+  /// All tries with the partner.  Empty: none counts.  A word alone: too few count or agree, or a
+  /// rank cannot read the other one's memory.
   std::optional<CopyCosts> runs() {
     const bool enough = runs_chunks() && runs_alone() && runs_at_once();
     // A word of its own is shorter than one between copies where other programs run, too.
     if (enough) static_cast<void>(words_that_count());
     say(over);
-    if (!enough) return std::nullopt;
+    if (there_and_back_ == none) return std::nullopt;
     costs_.word = there_and_back_ / 2;
-    costs_.is_word_alone = !is_agreed_;
+    costs_.is_word_alone = !enough || !is_agreed_;
     return costs_;
   }
 
@@ -114,7 +114,7 @@ class Leader {
   /// What this rank does while the partner waits.  False: memory cannot be read.
   bool runs_alone() {
     LeastTime read_chunk;
-    for (std::uint64_t round = 0; round < rounds_max; ++round) {
+    for (std::uint64_t round = 0; round < rounds_max && may_go_on(); ++round) {
       if (round >= rounds_min && read_chunk.is_agreed(probe_.spread_max)) break;
       const auto takes = [&](const auto& what) {
         const Clock::time_point begin = Clock::now();
@@ -217,8 +217,9 @@ class Leader {
   bool tries(Way way) {
     take(way);
     ChunkCosts& chunk = costs_of(way);
+    // Ranks that have begun on one CPU may come apart later, so the others cost time alone.
     std::uint64_t counted = 0;
-    for (std::uint64_t tried = 0; tried < rounds_max && may_go_on(); ++tried) {
+    while (counted < rounds_max && may_go_on()) {
       if (counted >= rounds_min && chunk.is_agreed(probe_.spread_max)) return true;
       if (round(chunk)) ++counted;
     }
@@ -259,9 +260,9 @@ class Leader {
 
   /// Both put at the same time, and then get what the other one has put.
   bool exchanges(double& taken_ns) {
+    const Clock::time_point begin = Clock::now();
     say(++step_);
     assert(part_of(step_, way_) == Part::exchange_put);
-    const Clock::time_point begin = Clock::now();
     puts(Part::exchange_put);
     say(++step_);
     if (!await_answer(step_ - 1)) return false;

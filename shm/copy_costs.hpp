@@ -137,14 +137,15 @@ class LeastTime {
   }
   /// What three tries have not exceeded: a single one may be shorter by chance, as when its lines
   /// happened to be in no cache.
-  double figure() const noexcept { return least_.back(); }
+  double figure() const noexcept { return least_[2]; }
+  /// Whether three tries, without the least, have taken about the same time.
   bool is_agreed(double spread_max) const noexcept {
-    return least_.back() < none && least_.back() <= spread_max * least_.front();
+    return least_[3] < none && least_[3] <= spread_max * least_[1];
   }
 
  private:
   static constexpr double none = std::numeric_limits<double>::infinity();
-  std::array<double, 3> least_{none, none, none};  // in ascending order
+  std::array<double, 4> least_{none, none, none, none};  // in ascending order
 };
 
 /// The board of a mapping whose first page has nothing else behind the nonce.
@@ -154,7 +155,7 @@ inline CopyBoard* board_of(std::byte* mapping) noexcept {
 
 struct CopyOutcome {
   /// The leader's alone.  Empty if the partner did not come, had no room, was too slow or never on
-  /// another CPU, or if a rank cannot read the other one's memory.
+  /// another CPU; a word alone if tries do not agree, or a rank cannot read the other one's memory.
   std::optional<CopyCosts> costs = {};
   bool blocks_are_free = true;  // false: the other rank may still read them
 };

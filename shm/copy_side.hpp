@@ -104,7 +104,8 @@ class Side {
       : probe_(probe), end_(end), own_(costs_chunk_bytes, std::byte{1}), into_(costs_chunk_bytes) {
     store(probe.mine->blocks, std::uint64_t{block_count()});
     store(probe.mine->pieces, std::uint64_t{0});
-    store(probe.mine->lent, reinterpret_cast<std::uint64_t>(own_.data()));
+    // Memory that stays: the other rank may still read when this one has given up.
+    store(probe.mine->lent, reinterpret_cast<std::uint64_t>(probe.blocks.data()));
   }
 
   /// Copies into this rank's blocks.  The caller announces the step afterwards.
@@ -184,8 +185,8 @@ class Side {
         std::memcpy(place, large_source() + at, costs_piece_bytes);
       store(probe_.mine->pieces, piece + 1, std::memory_order_release);
       const Seen seen = await(end_, [&] {
-        const bool has_come = load(probe_.theirs->pieces, std::memory_order_acquire) > piece;
-        return has_come ? Seen::step : Seen::timeout;
+        if (load(probe_.theirs->pieces, std::memory_order_acquire) > piece) return Seen::step;
+        return load(probe_.theirs->step) - probe_.id == over ? Seen::end : Seen::timeout;
       });
       if (seen != Seen::step) return false;
       const std::uint64_t from = load(probe_.theirs->block) + place_of(piece, way);

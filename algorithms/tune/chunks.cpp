@@ -94,7 +94,9 @@ std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
     return longer(chunk_bytes_of_node_blocks, std::min(node_blocks_partials_bytes, share),
                   2 * std::max<std::size_t>(plan.parts - 1u, 1));
   const bool is_copied = !plan::is_by_reference(plan) && !plan.zero_copy && !plan.shares_target;
-  if (broadcast_bytes != 0 && is_copied && !plan.is_pipeline && plan.parts == 1)
+  const bool is_flat =
+      plan.per_round.size() == 1;  // else ranks down the tree wait for longer chunks
+  if (broadcast_bytes != 0 && is_copied && is_flat && !plan.is_pipeline && plan.parts == 1)
     return longer(std::min(chunk_bytes_of_node_broadcast, broadcast_bytes / node_broadcast_chunks),
                   share, 2 * plan::payloads_of_registers(plan, 1));
   return usual;

@@ -20,8 +20,9 @@ inline constexpr std::size_t chunk_bytes_across = 128u << 10;
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
 inline constexpr std::size_t node_arena_divisor = 16;
-/// A chunk of a long broadcast to the ranks of a single node: a share of the payload, so that the
-/// first chunk, for which the others wait, is short beside the rest (measured, docs/performance.md).
+/// A chunk of a long broadcast from its root straight to the other ranks of a single node: a share
+/// of the payload, so that the first chunk, for which the others wait, is short beside the rest
+/// (measured, docs/performance.md).
 inline constexpr std::size_t chunk_bytes_of_node_broadcast = 256u << 10;
 inline constexpr std::size_t node_broadcast_chunks = 8;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there

@@ -309,7 +309,9 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
     });
     partner.join();
     leader.join();
-    EXPECT_FALSE(outcome.costs);
+    ASSERT_TRUE(outcome.costs);
+    EXPECT_TRUE(outcome.costs->is_word_alone);
+    EXPECT_GT(outcome.costs->word, 0);
     EXPECT_TRUE(outcome.blocks_are_free);
   }
 }
@@ -337,19 +339,19 @@ TEST(CopyCosts, rounds_with_a_word_that_took_too_long_do_not_count) {
   EXPECT_TRUE(followed.blocks_are_free);
 }
 
-TEST(LeastTime, is_agreed_once_three_tries_are_close) {
+TEST(LeastTime, is_agreed_once_three_tries_are_close_whatever_the_least_is) {
   LeastTime time;
   EXPECT_FALSE(time.is_agreed(1.25));
-  for (const double taken_ns : {42804.0, 4400.0, 9000.0, 4327.0}) {
+  for (const double taken_ns : {42804.0, 4400.0, 9000.0, 2200.0, 4327.0}) {
     time.add(taken_ns);
     EXPECT_FALSE(time.is_agreed(1.25)) << taken_ns;
   }
   time.add(4900);
   EXPECT_TRUE(time.is_agreed(1.25));
-  EXPECT_EQ(time.figure(), 4900);
+  EXPECT_EQ(time.figure(), 4400);
   time.add(3000);  // the ones before were disturbed, after all
   EXPECT_FALSE(time.is_agreed(1.25));
-  EXPECT_EQ(time.figure(), 4400);
+  EXPECT_EQ(time.figure(), 4327);
 }
 
 }  // namespace
