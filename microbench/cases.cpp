@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "microbench/reference.hpp"
 #include "microbench/together.hpp"
@@ -17,6 +18,15 @@ ContextOptions context_options(const Options& options, const bench::Way& way) {
   context.tuning_file = way.tuning_file;
   context.check = options.check_level;
   context.notify = options.notify;
+  return context;
+}
+
+/// Makes a context whose calls are traced, if the way says so.
+std::unique_ptr<Context> make_context(const Options& options, const bench::Way& way) {
+  if (way.trace_file.empty()) return std::make_unique<Context>(context_options(options, way));
+  ::setenv("TUTTI_TRACE", way.trace_file.c_str(), 1);
+  auto context = std::make_unique<Context>(context_options(options, way));
+  ::unsetenv("TUTTI_TRACE");
   return context;
 }
 
@@ -35,15 +45,16 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
                             launch_.exchange.rank_count()));
   for (const bench::Way& given : options_.ways) {
     Way& way = ways_.emplace_back();
-    together(launch_.exchange,
-             [&] { way.context = std::make_unique<Context>(context_options(options_, given)); });
+    together(launch_.exchange, [&] { way.context = make_context(options_, given); });
     way.communicator = std::make_unique<Communicator>(*way.context, launch_.exchange);
     way.meeting = std::make_unique<Operation>(barrier(*way.communicator));
     if (options_.ways.size() > 1) way.given = &given;
     way.in_node_memory = given.in_node_memory;
-    way.is_tuned = options_.ways.size() > 1 &&
-                   std::any_of(options_.ways.begin(), options_.ways.end(),
-                               [](const bench::Way& one) { return one.tuning.has_value(); });
+    way.has_barriers =
+        options_.ways.size() > 1 &&
+        std::any_of(options_.ways.begin(), options_.ways.end(), [](const bench::Way& one) {
+          return one.tuning.has_value() || !one.trace_file.empty();
+        });
   }
   for (const Collective collective : collectives) add(collective);
 }
@@ -98,8 +109,8 @@ void Cases::add(Collective collective) {
     case Collective::barrier:
       for (Way& way : ways_) {
         // It is the same for all ways of copying.
-        if (&way != &ways_.front() && !way.is_tuned) continue;
-        add_tutti(way, {.collective = collective, .way = way.is_tuned ? way.given : nullptr},
+        if (&way != &ways_.front() && !way.has_barriers) continue;
+        add_tutti(way, {.collective = collective, .way = way.has_barriers ? way.given : nullptr},
                   make_barrier(*way.communicator, options_));
         if (options_.against_mpi && &way == &ways_.front())
           cases_.back().mpi = launch_.mpi->barrier();

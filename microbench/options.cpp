@@ -33,10 +33,10 @@ constexpr auto every_verbs_case = detail::enumerators<VerbsCase::connection>;
 constexpr const char* every_verbs_case_name = "verbs";  // those that a run can measure
 /// Options that say something about collectives alone.
 constexpr const char* options_of_collectives[] = {
-    "--dtype",     "--op",          "--across",  "--tree",        "--distribution", "--root",
-    "--per-round", "--algorithm",   "--notify",  "--single-copy", "--agreement",    "--warmup",
-    "--segments",  "--node-memory", "--overlap", "--rotate-root", "--check",        "--check-level",
-    "--delay-us",  "--seed",        "--record",  "--expect",      "--tripwire"};
+    "--dtype",       "--op",          "--across", "--tree",        "--distribution", "--root",
+    "--per-round",   "--algorithm",   "--notify", "--single-copy", "--agreement",    "--warmup",
+    "--segments",    "--node-memory", "--trace",  "--overlap",     "--rotate-root",  "--check",
+    "--check-level", "--delay-us",    "--seed",   "--record",      "--expect",       "--tripwire"};
 
 constexpr auto every_check_level = detail::enumerators<CheckLevel::collective>;
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
@@ -150,6 +150,17 @@ void add_node_memory(Options& options) {
   Way way = options.ways.front();
   way.name = "node memory";
   way.in_node_memory = true;
+  options.ways.push_back(std::move(way));
+}
+
+/// Beside the first way, the same with a trace.
+void add_traced(Options& options) {
+  if (std::getenv("TUTTI_TRACE") != nullptr)
+    refuse("--trace", options.trace_file,
+           "no TUTTI_TRACE beside it, which would trace all rows; unset one of them");
+  Way way = options.ways.front();
+  way.name = "traced";
+  way.trace_file = options.trace_file;
   options.ways.push_back(std::move(way));
 }
 
@@ -277,6 +288,9 @@ void declare(CommandLine& line, Words& words, Options& options) {
       "with allreduce, broadcast, allgather and allgatherv: beside each row, and by turns "
       "with it, one whose result lies once in the memory of each node "
       "(tutti::Scope::node)");
+  line.add("--trace", options.trace_file,
+           "beside each row, and by turns with it, one whose calls are traced into this file, as "
+           "TUTTI_TRACE has it, e.g. trace.%r.json");
   line.add_flag("--overlap", options.overlap,
                 "print how much of a call hides behind as long a computation that calls test(), "
                 "and what share of it start() and test() take, which cannot be hidden");
@@ -468,9 +482,11 @@ void understand(const CommandLine& line, const Words& words, Options& options) {
     for (Way& way : options.ways) way.single_copy_bytes = single_copy_bytes;
   }
   if (options.in_node_memory) add_node_memory(options);
+  if (!options.trace_file.empty()) add_traced(options);
   if (options.ways.size() > 1 && options.format != Format::table)
-    refuse("--format", words.format,
-           "table with several ways of --single-copy or --tuning, or with --node-memory");
+    refuse(
+        "--format", words.format,
+        "table with several ways of --single-copy or --tuning, or with --node-memory or --trace");
   if (!words.local.empty())
     options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
   if (options.local && options.against_mpi && options.verbs_cases.empty())

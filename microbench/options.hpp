@@ -100,6 +100,7 @@ struct Way {
   bool in_node_memory = false;                   // the ranks of a node have one result
   std::optional<TuningMode> tuning = {};         // empty: as the environment says
   std::string tuning_file = {};
+  std::string trace_file = {};  // pattern, as TUTTI_TRACE; empty: as the environment says
 };
 
 enum class Format : std::uint8_t { table, json, csv };
@@ -139,6 +140,7 @@ struct Options : RankOptions {
   bool check = false;
   bool in_segments = false;
   bool in_node_memory = false;   // beside each row, one of it; then it is one of the ways, too
+  std::string trace_file;        // beside each row, one that is traced; one of the ways, too
   bool overlap = false;          // with computing
   bool rotates_root = false;     // after each call, of two ranks
   std::optional<Notify> notify;  // empty: as the environment says

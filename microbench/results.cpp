@@ -234,10 +234,15 @@ void fill_ratios(Report& report, const Findings& findings) {
     if (result.which->way == nullptr) continue;
     if (result.which->way == &findings.options.ways.front())
       first = &result;
-    else if (first != nullptr)
+    else if (first != nullptr) {
+      // The first way over another one, or what a trace costs.
+      const bool is_traced = !result.which->way->trace_file.empty();
+      const Result& above = is_traced ? result : *first;
+      const Result& below = is_traced ? *first : result;
       add(fmt::format("{} {} B {} / {}", name_of(result.which->collective), result.which->bytes,
-                      first->which->way->name, result.which->way->name),
-          first->samples, result.samples);
+                      above.which->way->name, below.which->way->name),
+          above.samples, below.samples);
+    }
   }
   for (const Result& result : findings.results) {
     if (result.overlaps.empty()) continue;

@@ -316,7 +316,7 @@ void cancel(Communicator::Implementation& ranks) {
 }  // namespace runtime
 
 void Operation::Implementation::forget_calls() noexcept {
-  if (execution.in_flight && tracing) tracing->fail();
+  if (tracing) tracing->forget_calls(execution.in_flight);
   execution.forget_calls();
   for (std::vector<bool>& taken : credits_taken) std::fill(taken.begin(), taken.end(), false);
   channel.network.forget_messages();

@@ -583,6 +583,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
     std::snprintf(failure.text + used, sizeof failure.text - used, "; %s",
                   verbs::words_of(static_cast<ibv_wc_status>(completion)).hint);
   }
+  context.show_calls();
   const auto end_call = [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;

@@ -90,6 +90,8 @@ shm::StagingRing* Context::Implementation::use_staging_ring() {
 std::string Context::Implementation::open_trace(Rank rank) try {
   if (settings.trace_file.empty() || trace) return "";
   trace = std::make_unique<runtime::Trace>(settings.trace_file, rank, settings.trace_bytes, clock);
+  // In simulated time a stamp costs nothing.
+  if (settings.trace_samples && !clock.is_simulated()) trace->sample(trace->measure_stamp());
   return "";
 } catch (const Error& error) {
   return error.what();
@@ -144,6 +146,10 @@ std::size_t Context::Implementation::progress() noexcept {
   if (fabric.connections().has_news()) [[unlikely]]
     hear_failures_slow();
   return completions;
+}
+
+void Context::Implementation::show_calls_slow() noexcept {
+  for (Operation::Implementation* operation : in_flight) operation->show_call();
 }
 
 std::uint64_t Context::Implementation::position() const noexcept {

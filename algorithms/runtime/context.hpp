@@ -104,6 +104,13 @@ struct TUTTI_HIDDEN Context::Implementation {
   void sleep(runtime::Liveness& watched, Timeout now, Timeout at_most) noexcept;
   /// Whether operations that are destroyed for their users still wait for their peers to read.
   bool has_retired() const noexcept;
+  /// Somebody waits for long, or looks for failures: calls in flight that are not timed are, from
+  /// now on.
+  void show_calls() noexcept {
+    if (trace) [[unlikely]]
+      show_calls_slow();
+  }
+  void show_calls_slow() noexcept;
   /// Prints the reports of its communicators if a signal has asked for them.
   void report_if_asked() noexcept {
     if (settings.report_signal != 0 && reports_printed != runtime::report_signals()) [[unlikely]]

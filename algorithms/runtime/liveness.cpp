@@ -62,6 +62,7 @@ void Liveness::alarm(Timeout now) noexcept {
 
 void Liveness::check(Timeout now) noexcept {
   communicator_.context.report_if_asked();
+  communicator_.context.show_calls();
   if (communicator_.failed() || now < next_check_) return;
   const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
   const Timeout calm_interval = communicator_.context.settings.detection_bound / looks_within_bound;

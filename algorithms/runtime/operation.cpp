@@ -222,9 +222,8 @@ bool Operation::Implementation::has_been_read(std::uint64_t chunk) const noexcep
 }
 
 Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {
-  const Status status = std::holds_alternative<PlanCalls>(calls)
-                            ? engine::advance(execution, joined, channel)
-                            : advance_otherwise_slow(joined);
+  const Status status =
+      is_plain ? engine::advance(execution, joined, channel) : advance_otherwise_slow(joined);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)

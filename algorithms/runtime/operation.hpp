@@ -84,6 +84,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::string chosen_by = {};  // what first calls have found, as a line
   bool is_chosen = false;      // by tune::choose()
   runtime::WaitCharges charges;
+  bool is_plain = true;  // its call goes as PlanCalls do, or those of TracedPlanCalls, untimed
   std::unique_ptr<runtime::OperationTrace> tracing;  // null: it is not traced
 
   /// Whether its reduction is an operator that may say so (tutti::fail()).
@@ -143,6 +144,8 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::vector<Rank> missing_ranks() const;
   /// From now on its calls are traced, if its context has a trace.  May throw std::bad_alloc.
   void trace();
+  /// If a call is in flight, it is in the trace from now on.
+  void show_call() noexcept;
   /// Tells others of it, now that it is complete.
   void publish();
   /// Its user is done with it.

@@ -40,7 +40,12 @@ struct FailingFabric : Fabric {
 }  // namespace
 
 void Operation::Implementation::begin_otherwise() noexcept {
-  if (tracing) tracing->begin(execution.call());
+  is_plain = false;
+  if (tracing) {
+    // A division would be the dearest part of an untimed call.
+    tracing->begin(execution.chunk_count == 1 ? execution.sequence : execution.call());
+    is_plain = tracing->is_untimed() && std::holds_alternative<TracedPlanCalls>(calls);
+  }
   if (stale()) stale()->begin(execution);
   if (staging) stage_chunk();
 }

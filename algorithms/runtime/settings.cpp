@@ -310,6 +310,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   settle(settings.trace_file, std::optional<std::string>(not_in_code), "TUTTI_TRACE", parse_path);
   settle(settings.trace_bytes, std::optional<std::size_t>(not_in_code), "TUTTI_TRACE_BYTES",
          parse_trace_bytes);
+  settle(settings.trace_samples, std::optional<bool>(not_in_code), "TUTTI_TRACE_SHORT_CALLS",
+         one_of<bool>({{"sampled", true}, {"all", false}}, "sampled or all"));
   // Whoever emulates a network wants messages to travel through it.
   const std::optional<std::string> fabric = value_of("TUTTI_SOFT_FABRIC");
   if (settings.ranks_per_node.empty() && fabric) settings.ranks_per_node = {1};

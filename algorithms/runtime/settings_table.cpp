@@ -135,6 +135,12 @@ constexpr Setting table[] = {
      "How much memory a trace has, of 16 bytes for each begin or end.",
      "The newest events are kept, and the file says how many were dropped. A small allreduce of "
      "two ranks has two to four."},
+    {messages, "TUTTI_TRACE_SHORT_CALLS", "sampled|all", "sampled",
+     "Whether a trace times all calls, or samples those that follow each other quickly.",
+     "sampled: where begins and ends would take more than a twentieth of the time, one call of 2, "
+     "4, 8, 16 or 32 is timed, if possible the same on all ranks; the file says how many were not. "
+     "A call that waits for more than some microseconds is always timed, from then on. all: each "
+     "call is timed, which may make the smallest ones a fifth slower."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "

@@ -8,10 +8,16 @@
 // even look whether they are.  A stamp costs a reading of the processor's counter and a store; what
 // they mean is found out when the file is written, at the end of the context and when the first of
 // its communicators fails.
+//
+// Where calls follow each other so quickly that stamps would take more than a share of the time,
+// one call of 2, 4, ... 32 is timed, and the others are counted.  Ranks time the same calls, as far
+// as they can: those whose number is a multiple of that power of two.  Their stamps then delay one
+// call instead of one each, and the file has the same calls of all ranks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <tutti/detail/clock.hpp>
@@ -47,7 +53,8 @@ struct TracedOperation {
 class Trace {
  public:
   enum class Kind : std::uint8_t {
-    call_begins,  // value: its number
+    call_begins,     // value: its number
+    call_has_begun,  // a while ago, without a stamp; value: its number
     round_begins,
     wait_begins,  // value: the rank that is awaited
     wait_ends,
@@ -64,14 +71,43 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
+  /// The calls of an operation so far.
+  struct Calls {
+    std::uint64_t timed = 0, untimed = 0;
+  };
+
+  /// Measures what a stamp costs, in ticks.  Nothing has been stamped yet.
+  std::uint64_t measure_stamp() noexcept;
+  /// From now on, calls that follow each other quickly are sampled; a stamp costs so many ticks.
+  void sample(std::uint64_t stamp_ticks) noexcept { stamp_ticks_ = stamp_ticks; }
+
   /// Returns a number for stamps.  May throw std::bad_alloc.
   std::uint16_t add(TracedOperation operation);
+  /// The counts of an operation, which are there as long as the trace is.
+  Calls& calls_of(std::uint16_t operation) noexcept { return operations_[operation].calls; }
   void set_label(std::uint16_t operation, std::string_view label) noexcept;
 
   std::uint64_t now() noexcept { return counts_ticks_ ? ticks() : clock_ns(); }
-  void stamp(std::uint64_t ticks, Kind kind, std::uint16_t operation,
-             std::uint32_t value = 0) noexcept {
-    stamps_[made_++ & mask_] = {ticks, value, operation, kind};
+  /// `untimed`: how many calls of the operation before the one that begins have no stamps.
+  void stamp(std::uint64_t ticks, Kind kind, std::uint16_t operation, std::uint32_t value = 0,
+             std::uint8_t untimed = 0) noexcept {
+    stamps_[made_++ & mask_] = {ticks, value, operation, kind, untimed};
+  }
+  /// How many stamps all operations have made.
+  std::uint64_t made() const noexcept { return made_; }
+
+  /// At most one call of so many is timed.
+  static constexpr std::uint32_t period_max = 32;
+  /// One call of how many is to be timed, a power of two, so that stamps take at most a twentieth
+  /// of the time.  In the last `elapsed` ticks so many stamps were made, and `calls` calls of the
+  /// operation ended, of which one was timed.
+  std::uint32_t period(std::uint64_t elapsed, std::uint64_t stamps,
+                       std::uint64_t calls) const noexcept {
+    constexpr std::uint64_t share = 20;
+    const std::uint64_t wanted = share * stamp_ticks_ * stamps * calls;
+    std::uint32_t period = 1;
+    while (period < period_max && elapsed * period < wanted) period *= 2;
+    return period;
   }
   /// Keeps the reason, and at the first failure writes the trace so far: whoever has failed may not
   /// end in good order.
@@ -85,8 +121,13 @@ class Trace {
     std::uint32_t value = 0;
     std::uint16_t operation = 0;
     Kind kind = Kind::call_begins;
+    std::uint8_t untimed = 0;
   };
   static_assert(sizeof(Stamp) == 16);
+  struct Entry {
+    TracedOperation operation;
+    Calls calls = {};
+  };
   /// What of an operation is open at some point of the trace.
   struct Open {
     bool call = false, round = false, wait = false;
@@ -113,6 +154,7 @@ class Trace {
   Moment moment() noexcept;
   void write_all(Writer& writer, const Moment& end) const;
   void write_head(Writer& writer, std::uint64_t dropped) const;
+  void write_call(Writer& writer, const Stamp& stamp, Open& open) const;
   void write_stamp(Writer& writer, const Stamp& stamp, Open& open) const;
   void write_ends(Writer& writer, std::uint64_t ticks, std::uint16_t operation, Open& open,
                   const char* how) const;
@@ -126,7 +168,8 @@ class Trace {
   std::uint64_t mask_;
   std::uint64_t made_ = 0;
   Moment begin_;
-  std::vector<TracedOperation> operations_;
+  std::uint64_t stamp_ticks_ = 0;  // 0: all calls are timed
+  std::deque<Entry> operations_;
   std::vector<Incident> incidents_;
   bool has_failed_ = false;
 };
@@ -138,28 +181,41 @@ class Trace {
 /// nanoseconds late.  The begin of the call is stamped when its first message has gone or come, or
 /// when the first look has found nothing.  The begin of a wait is stamped when the second look has
 /// found nothing either.  The end of a wait is stamped together with whatever comes next.
+///
+/// An untimed call reads no clock.  When somebody waits for it for long, it becomes a timed one
+/// that has begun late (Context::Implementation::show_calls()): no slow call is missing.
 class OperationTrace {
  public:
   OperationTrace(Trace& trace, TracedOperation operation)
       : trace_(trace),
         is_small_(operation.bytes <= small_bytes),
-        operation_(trace.add(std::move(operation))) {}
+        has_rounds_(operation.round_count > 0),
+        operation_(trace.add(std::move(operation))),
+        calls_(trace.calls_of(operation_)) {}
 
   void set_label(std::string_view label) noexcept { trace_.set_label(operation_, label); }
 
   void begin(std::uint64_t call) noexcept {
+    call_ = static_cast<std::uint32_t>(call);
+    is_untimed_ = (call_ & (period_ - 1)) != 0;
+    if (is_untimed_) {
+      ++untimed_;
+      ++calls_.untimed;
+      return;
+    }
     forget();
     round_ = 0;
-    call_ = static_cast<std::uint32_t>(call);
     begins_ = true;
     if (!is_small_) settle(trace_.now());
   }
   /// A message has come or gone by this step.
   void advances(const plan::Step& step) noexcept {
+    if (is_untimed_) return;
     has_looked_ = false;
     if (begins_ || waits_ || step.round != round_) advances_to(step.round);
   }
   void advances_to(std::uint32_t round) noexcept {
+    if (is_untimed_) return;
     if (is_small_ && !begins_ && !has_come_ && round == round_) {
       has_come_ = true;
       return;
@@ -170,19 +226,43 @@ class OperationTrace {
     round_ = round;
     trace_.stamp(now, Trace::Kind::round_begins, operation_, round);
   }
+  bool is_untimed() const noexcept { return is_untimed_; }
   /// Nothing has come.  Whether this is the second look that says so, and wait() is to be called.
   bool begins_to_wait() noexcept {
+    if (is_untimed_) return false;
     if (begins_) settle(trace_.now());
     return (!waits_ || has_come_) && std::exchange(has_looked_, true);
   }
-  void wait(Rank awaited) noexcept {
+  /// `round`: where the call is.  From now on it is a timed one.
+  void wait(Rank awaited, std::uint32_t round = 0) noexcept {
     const std::uint64_t now = trace_.now();
+    if (is_untimed_) {
+      begin_late(now);
+      if (has_rounds_) trace_.stamp(now, Trace::Kind::round_begins, operation_, round);
+      round_ = round;
+    }
     settle(now);
     waits_ = true;
     trace_.stamp(now, Trace::Kind::wait_begins, operation_, index_of(awaited));
   }
-  void end() noexcept { end_by(Trace::Kind::call_ends); }
-  void fail() noexcept { end_by(Trace::Kind::call_fails); }
+  void end() noexcept {
+    if (is_untimed_) return;
+    const std::uint64_t now = end_by(Trace::Kind::call_ends);
+    const std::uint64_t made = trace_.made();
+    period_ = trace_.period(now - ended_, made - made_, untimed_before_ + 1);
+    ended_ = now;
+    made_ = made;
+  }
+  void fail() noexcept {
+    if (is_untimed_) begin_late(trace_.now());
+    end_by(Trace::Kind::call_fails);
+    period_ = 1;
+  }
+  /// The next call has number 1 again.
+  void forget_calls(bool in_flight) noexcept {
+    if (in_flight) fail();
+    period_ = 1;
+  }
 
  private:
   static constexpr std::uint64_t small_bytes = 256;
@@ -190,26 +270,48 @@ class OperationTrace {
   void forget() noexcept { begins_ = waits_ = has_come_ = has_looked_ = false; }
   /// What has no stamp yet gets one.
   void settle(std::uint64_t now) noexcept {
-    if (begins_) trace_.stamp(now, Trace::Kind::call_begins, operation_, call_);
+    if (begins_) stamp_begin(now, Trace::Kind::call_begins);
     if (waits_) trace_.stamp(now, Trace::Kind::wait_ends, operation_);
     forget();
   }
-  void end_by(Trace::Kind how) noexcept {
+  void stamp_begin(std::uint64_t now, Trace::Kind how) noexcept {
+    static_assert(Trace::period_max <= UINT8_MAX);
+    trace_.stamp(now, how, operation_, call_, static_cast<std::uint8_t>(untimed_));
+    untimed_before_ = std::exchange(untimed_, 0);
+    ++calls_.timed;
+  }
+  void begin_late(std::uint64_t now) noexcept {
+    is_untimed_ = false;
+    --untimed_;
+    --calls_.untimed;
+    forget();
+    stamp_begin(now, Trace::Kind::call_has_begun);
+  }
+  std::uint64_t end_by(Trace::Kind how) noexcept {
     const std::uint64_t now = trace_.now();
     if (begins_) settle(now);
     forget();  // the end of a call is that of its rounds and waits
     trace_.stamp(now, how, operation_);
+    return now;
   }
 
   Trace& trace_;
   bool is_small_;
+  bool has_rounds_;
   std::uint16_t operation_;
+  Trace::Calls& calls_;
+  bool is_untimed_ = false;
   bool begins_ = false;  // and has no stamp yet
   bool waits_ = false;
   bool has_come_ = false;    // what it waits for, and the wait has no end yet
   bool has_looked_ = false;  // and has found nothing since
   std::uint32_t round_ = 0;
   std::uint32_t call_ = 0;
+  std::uint32_t period_ = 1;          // one call of so many is timed
+  std::uint32_t untimed_ = 0;         // calls since the last timed one
+  std::uint32_t untimed_before_ = 0;  // and those between that one and the timed one before
+  std::uint64_t ended_ = 0;           // when the last timed call did
+  std::uint64_t made_ = 0;            // stamps of the trace then
 };
 
 }  // namespace tutti::runtime

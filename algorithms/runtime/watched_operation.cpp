@@ -72,4 +72,10 @@ void Operation::Implementation::trace() {
   if (std::holds_alternative<PlanCalls>(calls)) calls.emplace<TracedPlanCalls>();
 }
 
+void Operation::Implementation::show_call() noexcept {
+  if (!execution.in_flight || !tracing || !tracing->is_untimed()) return;
+  is_plain = false;
+  tracing->wait(awaited().rank, round());
+}
+
 }  // namespace tutti

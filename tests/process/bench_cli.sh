@@ -77,6 +77,12 @@ results() {
     --bytes 64K --iterations 40 --check --single-copy default,4K,never
   expect 0 'allgather 65536 B default / node memory' \
     "$bench" broadcast,allgather --local 2 --bytes 64K --iterations 40 --node-memory
+  local traces
+  traces=$(mktemp -d)
+  expect 0 'allreduce 8 B traced / default' "$bench" barrier,allreduce --local 2 --bytes 8 \
+    --iterations 400 --trace "$traces/%r.json"
+  grep -q '"name":"allreduce #' "$traces/1.json" || fail "--trace has left no trace"
+  rm -r "$traces"
   expect 0 'oversubscribed' "$bench" barrier --local 16 --iterations 20
   expect 0 'none: --bind none' "$bench" barrier --local 2 --bind none --iterations 20
   expect 0 '^collective,bytes,' "$bench" barrier --local 2 --iterations 20 --format csv
@@ -187,6 +193,8 @@ refusals() {
     "$bench" reduce --local 2 --node-memory
   refuse '--node-memory="--check": expected one of them' \
     "$bench" broadcast --local 2 --node-memory --check
+  refuse '--trace="t": expected no TUTTI_TRACE beside it' \
+    env TUTTI_TRACE=u "$bench" barrier --local 2 --trace t
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time

@@ -44,10 +44,13 @@ sys.exit(0 if "calls=%d rounds=%d failed=%d" % (kinds["call"], kinds["round"], f
 
 class Traces : public testing::Test {
  protected:
-  Traces() { ::setenv("TUTTI_TRACE", path("rank%r.json").c_str(), 1); }
+  Traces() {
+    ::setenv("TUTTI_TRACE", path("rank%r.json").c_str(), 1);
+    ::setenv("TUTTI_TRACE_SHORT_CALLS", "all", 1);
+  }
   ~Traces() override {
-    ::unsetenv("TUTTI_TRACE");
-    ::unsetenv("TUTTI_TRACE_BYTES");
+    for (const char* const name : {"TUTTI_TRACE", "TUTTI_TRACE_BYTES", "TUTTI_TRACE_SHORT_CALLS"})
+      ::unsetenv(name);
   }
   std::string path(const std::string& name) const { return folder_.path(name); }
   /// Whether the trace of that rank is JSON, well formed, and has so much.
@@ -110,11 +113,66 @@ import collections, json, sys
 trace = json.load(open(sys.argv[1]))
 count = collections.Counter(e["name"] for e in trace["traceEvents"] if e.get("cat") == "call")
 assert sorted(count.values()) == [10] * 5, count
+assert not any(e["args"]["untimed_calls"] for e in trace["traceEvents"] if e.get("name") == "thread_name")
 names = [e["args"]["name"] for e in trace["traceEvents"] if e.get("name") == "thread_name"]
 assert "barrier #1 \"meeting of all\"" in names, names
 assert trace["otherData"]["events_dropped"] == 0, trace["otherData"]
 assert any(e.get("cat") == "wait" for e in trace["traceEvents"])
 )") + "' " + path("rank" + std::to_string(rank) + ".json");
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  }
+}
+
+/// Both ranks call as quickly as they can, and rank 1 comes late three times: whether or not these
+/// calls were to be timed, the trace of rank 0 has them, and it counts all others.
+TEST_F(Traces, count_calls_that_they_do_not_time_and_have_those_that_wait) {
+  ::unsetenv("TUTTI_TRACE_SHORT_CALLS");
+  const test::SharedCount waited;
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Context context(test::on_test_device(exchange));
+    Communicator communicator(context, exchange);
+    const double mine = 1;
+    double whole = 0;
+    Operation sums = allreduce<double>(communicator, {&mine, 1}, {&whole, 1}, sum);
+    for (int call = 1; call <= 10'000; ++call) {
+      if (call % 3001 == 0) {
+        if (exchange.self() == Rank{1} && !waited.comes_to(call / 3001)) return 1;
+        if (exchange.self() == Rank{0}) {
+          if (sums.start() != Status::ok || sums.wait(1ms) != Status::timed_out) return 2;
+          waited.add();
+          if (sums.wait(30s) != Status::ok) return 3;
+          continue;
+        }
+      }
+      if (!runs(sums)) return 4;
+    }
+    return whole == 2 ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const std::string command = "python3 -c '" + std::string(R"(
+import json, sys
+trace = json.load(open(sys.argv[1]))
+events = trace["traceEvents"]
+[operation] = [e["args"] for e in events if e.get("name") == "thread_name"]
+assert trace["otherData"]["events_dropped"] == 0, trace["otherData"]
+begins = [e for e in events if e.get("cat") == "call"]
+assert len(begins) == operation["timed_calls"], operation
+assert operation["timed_calls"] + operation["untimed_calls"] == 10000, operation
+before = 0
+for e in begins:
+    assert e["args"]["call"] == before + e["args"].get("untimed_calls", 0) + 1, (before, e)
+    before = e["args"]["call"]
+if sys.argv[2] == "0":
+    call, waited = 0, set()
+    for e in events:
+        if e.get("cat") == "call":
+            call = e["args"]["call"]
+        if e.get("cat") == "wait":
+            waited.add(call)
+    assert {3001, 6002, 9003} <= waited, sorted(waited)
+)") + "' " + path("rank" + std::to_string(rank) + ".json") +
+                                " " + std::to_string(rank);
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
 }

@@ -74,10 +74,12 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_STRAGGLERS", "1");
   set("TUTTI_TRACE", "trace.%r.json");
   set("TUTTI_TRACE_BYTES", "64K");
+  set("TUTTI_TRACE_SHORT_CALLS", "all");
   const runtime::ContextSettings options = runtime::context_settings({});
   EXPECT_TRUE(options.stragglers);
   EXPECT_EQ(options.trace_file, "trace.%r.json");
   EXPECT_EQ(options.trace_bytes, 64u << 10);
+  EXPECT_FALSE(options.trace_samples);
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
   EXPECT_EQ(options.check, CheckLevel::local);
@@ -252,6 +254,7 @@ TEST_F(Settings, bad_values_are_refused_with_what_is_expected) {
   expect_refused("TUTTI_TRACE_BYTES", "many", "bytes, for example");
   expect_refused("TUTTI_TRACE_BYTES", "4095", "from 4K to 64G");
   expect_refused("TUTTI_TRACE_BYTES", "65G", "from 4K to 64G");
+  expect_refused("TUTTI_TRACE_SHORT_CALLS", "none", "sampled or all");
   expect_refused("TUTTI_WAIT", "sleep", "automatic, spin, yield or block");
   expect_refused("TUTTI_NOTIFY", "word", "immediate or flag");
   expect_refused("TUTTI_SHARED_NOTIFICATIONS", "flags", "automatic, words or republished");

@@ -1,5 +1,6 @@
 // Promise: a trace is JSON whose calls, rounds and waits are closed in the order in which they were
-// opened, whatever was dropped; and a file that cannot be written is refused with its name.
+// opened, whatever was dropped; a file that cannot be written is refused with its name; and calls
+// that are not timed are counted, but for those that wait for long, which are always timed.
 #include "runtime/trace.hpp"
 
 #include <fcntl.h>
@@ -10,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -32,6 +35,7 @@ class StepClock final : public detail::Clock {
  public:
   Timeout now() noexcept override { return time_ += 1us; }
   bool is_simulated() const noexcept override { return true; }
+  void pass(Timeout time) noexcept { time_ += time; }
 
  private:
   Timeout time_{0};
@@ -181,6 +185,165 @@ TEST_F(Traces, keep_the_newest_events_and_count_those_that_were_dropped) {
   EXPECT_NE(text.find("{\"call\":1000}"), std::string::npos);
   EXPECT_EQ(text.find("{\"call\":915}"), std::string::npos);
   EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+/// The number that follows `key` in an event.
+std::uint64_t number_in(const std::string& text, const std::string& key, std::uint64_t otherwise) {
+  const std::size_t at = text.find("\"" + key + "\":");
+  return at == std::string::npos ? otherwise : std::stoull(text.substr(at + key.size() + 3));
+}
+
+/// The begins of calls in a trace.
+std::vector<std::string> calls_of(const std::string& text) {
+  std::vector<std::string> calls;
+  for (const std::string& event : events_of(text))
+    if (event.find("\"cat\":\"call\"") != std::string::npos) calls.push_back(event);
+  return calls;
+}
+
+/// Which calls a trace of one operation has, and whether the calls between them are counted.
+std::vector<std::uint64_t> timed_calls_of(const std::string& text) {
+  std::vector<std::uint64_t> numbers;
+  for (const std::string& event : calls_of(text)) {
+    numbers.push_back(number_in(event, "call", 0));
+    const std::uint64_t untimed = number_in(event, "untimed_calls", 0);
+    if (numbers.size() > 1) {
+      EXPECT_EQ(numbers.end()[-1] - numbers.end()[-2], untimed + 1) << event;
+    }
+  }
+  return numbers;
+}
+
+/// A call whose messages are there when it looks.
+void make_short_call(OperationTrace& operation, std::uint64_t call) {
+  operation.begin(call);
+  operation.advances(in_round(0));
+  operation.end();
+}
+
+/// A stamp costs a microsecond, as the clock has it, which is most of what such a call takes.
+TEST_F(Traces, time_one_of_32_calls_in_the_quickest_succession_and_count_the_others) {
+  constexpr std::uint64_t calls = 1000;
+  {
+    Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
+    trace.sample(1000);
+    OperationTrace operation(trace, two_rounds(8));
+    for (std::uint64_t call = 1; call <= calls; ++call) make_short_call(operation, call);
+  }
+  const std::string text = content_of(path("trace.0"));
+  const std::vector<std::uint64_t> timed = timed_calls_of(text);
+  std::vector<std::uint64_t> expected = {1, 16};  // it has taken some time until the first one
+  for (std::uint64_t call = 32; call <= calls; call += 32) expected.push_back(call);
+  EXPECT_EQ(timed, expected);
+  EXPECT_EQ(number_in(text, "timed_calls", 0), timed.size());
+  EXPECT_EQ(number_in(text, "untimed_calls", 0), calls - timed.size());
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, time_all_calls_if_stamps_take_a_small_part_of_the_time) {
+  {
+    Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
+    trace.sample(50);  // two stamps in two microseconds
+    OperationTrace operation(trace, two_rounds(8));
+    for (std::uint64_t call = 1; call <= 100; ++call) make_short_call(operation, call);
+  }
+  const std::string text = content_of(path("trace.0"));
+  EXPECT_EQ(calls_of(text).size(), 100);
+  EXPECT_EQ(number_in(text, "untimed_calls", 1), 0);
+}
+
+TEST_F(Traces, have_every_call_that_waits_for_long) {
+  {
+    Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
+    trace.sample(1000);
+    OperationTrace operation(trace, two_rounds(8));
+    for (std::uint64_t call = 1; call <= 200; ++call) {
+      if (call != 77) {
+        make_short_call(operation, call);
+        continue;
+      }
+      operation.begin(call);
+      operation.advances(in_round(0));
+      EXPECT_FALSE(operation.begins_to_wait());
+      EXPECT_FALSE(operation.begins_to_wait());
+      EXPECT_TRUE(operation.is_untimed());
+      operation.wait(Rank{3}, 1);
+      clock_.pass(1s);
+      operation.advances(in_round(1));
+      operation.end();
+    }
+  }
+  const std::string text = content_of(path("trace.0"));
+  const std::vector<std::uint64_t> timed = timed_calls_of(text);
+  EXPECT_EQ(std::count(timed.begin(), timed.end(), 77), 1);
+  EXPECT_EQ(std::count(timed.begin(), timed.end(), 78), 1) << "after a long call all are timed";
+  EXPECT_EQ(number_in(text, "untimed_calls", 0), 200 - timed.size());
+  const std::size_t late = text.find("\"call\":77,\"untimed_calls\":12,\"begun_late\":true}");
+  ASSERT_NE(late, std::string::npos) << text;
+  EXPECT_LT(late, text.find("\"name\":\"round 1\"", late));
+  EXPECT_LT(late, text.find("\"name\":\"wait for rank 3\"", late));
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, that_have_dropped_events_count_the_calls_between_those_that_are_left) {
+  constexpr std::uint64_t calls = 100'000;
+  {
+    Trace trace(path("trace"), Rank{0}, 4096, clock_);  // 256 stamps
+    trace.sample(1000);
+    OperationTrace operation(trace, two_rounds(8));
+    for (std::uint64_t call = 1; call <= calls; ++call) make_short_call(operation, call);
+  }
+  const std::string text = content_of(path("trace.0"));
+  const std::vector<std::uint64_t> timed = timed_calls_of(text);
+  EXPECT_EQ(timed.size(), 128);
+  EXPECT_GT(timed.back(), calls - 32);
+  EXPECT_EQ(number_in(text, "timed_calls", 0) + number_in(text, "untimed_calls", 0), calls);
+  EXPECT_GT(number_in(text, "events_dropped", 0), 0);
+}
+
+TEST_F(Traces, of_a_failure_have_calls_in_flight_that_were_not_to_be_timed) {
+  Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
+  trace.sample(1000);
+  OperationTrace failed(trace, two_rounds(8)), open(trace, two_rounds(8));
+  for (std::uint64_t call = 1; call <= 5; ++call) {
+    make_short_call(failed, call);
+    make_short_call(open, call);
+  }
+  failed.begin(6);
+  failed.fail();
+  open.begin(6);
+  open.wait(Rank{1});
+  trace.fail("peer_failed: rank 1: has died");
+  const std::string text = content_of(path("trace.0"));
+  EXPECT_NE(text.find("\"call\":6,\"untimed_calls\":4,\"begun_late\":true}"), std::string::npos);
+  EXPECT_NE(text.find("\"tid\":0,\"args\":{\"failed\":true}}"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"tid\":1,\"args\":{\"unfinished\":true}}"), std::string::npos) << text;
+  EXPECT_TRUE(is_json(path("trace.0")));
+}
+
+TEST_F(Traces, count_calls_that_were_given_up_and_begin_anew) {
+  {
+    Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
+    trace.sample(1000);
+    OperationTrace operation(trace, two_rounds(8));
+    for (int i = 0; i < 50; ++i) {
+      for (std::uint64_t call = 1; call <= 20; ++call) make_short_call(operation, call);
+      operation.begin(21);
+      operation.forget_calls(i % 2 == 0);
+    }
+  }
+  const std::string text = content_of(path("trace.0"));
+  std::uint64_t calls = 0;
+  for (const std::string& event : calls_of(text)) calls += 1 + number_in(event, "untimed_calls", 0);
+  EXPECT_GT(calls, 49 * 21);
+  EXPECT_EQ(number_in(text, "timed_calls", 0) + number_in(text, "untimed_calls", 0), 50 * 21);
+}
+
+TEST_F(Traces, measure_what_a_stamp_costs) {
+  Trace trace(path("trace"), Rank{0}, 4096, clock_);
+  // A reading of the clock, and nothing else takes time.
+  EXPECT_NEAR(static_cast<double>(trace.measure_stamp()), 1000, 20);
+  EXPECT_EQ(trace.made(), 0);
 }
 
 TEST_F(Traces, of_a_failure_are_written_at_once_and_say_what_was_open) {
