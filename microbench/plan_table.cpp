@@ -51,9 +51,16 @@ std::string rounds_text(const plan::Plan& plan) {
 
 /// How many chunks a payload has with the default options of a context.
 std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
-  return tune::chunk_count(request.asked.element_count, request.asked.reduction.element_bytes,
-                           is_of_blocks(request.asked.collective) ? 1 : plan.parts,
-                           tune::chunk_bytes_for(plan, request.topology.has_shared_nodes()));
+  const tune::CollectiveRequest& asked = request.asked;
+  const std::size_t bytes = asked.element_count * asked.reduction.element_bytes;
+  const bool is_broadcast = asked.collective == tune::Collective::broadcast;
+  const bool is_one_node = request.topology.is_one_node() && request.topology.rank_count > 1;
+  const std::size_t chunk_bytes =
+      is_one_node ? tune::chunk_bytes_in_one_node(plan, 0, runtime::ContextSettings{}.arena_bytes,
+                                                  is_broadcast ? bytes : 0)
+                  : tune::chunk_bytes_for(plan, request.topology.has_shared_nodes());
+  return tune::chunk_count(asked.element_count, asked.reduction.element_bytes,
+                           is_of_blocks(asked.collective) ? 1 : plan.parts, chunk_bytes);
 }
 
 /// Bytes of each part of the payload, or of each block, in the first of the chunks.

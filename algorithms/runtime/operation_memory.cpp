@@ -85,12 +85,16 @@ Blocks in_pieces(const Blocks& blocks, const std::vector<Rank>& owners) {
 /// Whether all long messages stay in the partials of their senders, where receivers read them
 /// (shm/message_policy), so that slots need no room for them.  Not in simulated time, which is
 /// charged as if they arrived in slots.
-bool keeps_long_messages_with_senders(const Operation::Implementation& operation) {
+bool keeps_long_messages_with_senders(const Operation::Implementation& operation,
+                                      tune::Collective collective) {
   const Communicator::Implementation& communicator = operation.communicator;
+  const plan::Plan& plan = operation.plan;
+  const bool is_direct =
+      tune::sends_blocks_directly(plan) ||
+      (collective == tune::Collective::broadcast && tune::is_flat_broadcast(plan));
   return communicator.neighbours.nodes.node_count == 1 &&
-         !communicator.context.clock.is_simulated() &&
-         tune::sends_blocks_directly(operation.plan) && operation.plan.answers.empty() &&
-         !operation.plan.zero_copy && !operation.plan.shares_target && !operation.stale();
+         !communicator.context.clock.is_simulated() && is_direct && plan.answers.empty() &&
+         !plan.zero_copy && !plan.shares_target && !operation.stale();
 }
 
 /// Which part of source and target each chunk is, and how long the longest one of all ranks.
@@ -241,7 +245,7 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
   memory.short_slot_bytes = register_bytes_for(plan.short_payloads * memory.payload_bytes);
   memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
   memory.long_slot_count = memory.data_slot_count - plan.short_slot_count;
-  if (keeps_long_messages_with_senders(operation)) {
+  if (keeps_long_messages_with_senders(operation, request.asked.collective)) {
     const std::size_t longest = shm::long_from_bytes(false);
     memory.long_slot_count = 0;
     memory.short_slot_bytes = register_bytes_for(std::min(memory.payload_bytes, longest));

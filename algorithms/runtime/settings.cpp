@@ -52,8 +52,8 @@ std::uint32_t parse_number(std::string_view text, const std::string& origin, con
 
 Timeout parse_seconds(std::string_view text, const std::string& origin) {
   const double seconds = detail::number_in<double>(text).value_or(0);
-  if (!(seconds > 0) || seconds > 1e6)
-    refuse(origin, text, "seconds above 0, for example 30 or 0.5");
+  if (!(seconds >= 1e-9) || seconds > 1e6)
+    refuse(origin, text, "seconds from 1e-9 to 1e6, for example 30 or 0.5");
   return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
 }
 

@@ -81,6 +81,11 @@ bool sends_blocks_directly(const plan::Plan& plan) noexcept {
          plan.short_slot_count == 0 && plan.payloads == 1;
 }
 
+bool is_flat_broadcast(const plan::Plan& plan) noexcept {
+  return plan.per_round.size() == 1 && plan.parts == 1 && !plan.is_pipeline && !plan.zero_copy &&
+         !plan.shares_target && !plan::is_by_reference(plan);
+}
+
 std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
                                     std::size_t arena_bytes, std::size_t broadcast_bytes) noexcept {
   const std::size_t usual = chunk_bytes_for(plan, true, asked);
@@ -93,12 +98,10 @@ std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
   if (sends_blocks_directly(plan))  // A rank has a partial for each other rank at most.
     return longer(chunk_bytes_of_node_blocks, std::min(node_blocks_partials_bytes, share),
                   2 * std::max<std::size_t>(plan.parts - 1u, 1));
-  const bool is_copied = !plan::is_by_reference(plan) && !plan.zero_copy && !plan.shares_target;
-  const bool is_flat =
-      plan.per_round.size() == 1;  // else ranks down the tree wait for longer chunks
-  if (broadcast_bytes != 0 && is_copied && is_flat && !plan.is_pipeline && plan.parts == 1)
+  constexpr std::size_t partials_of_root = 2;  // one for every other chunk
+  if (broadcast_bytes != 0 && is_flat_broadcast(plan))
     return longer(std::min(chunk_bytes_of_node_broadcast, broadcast_bytes / node_broadcast_chunks),
-                  share, 2 * plan::payloads_of_registers(plan, 1));
+                  share, partials_of_root);
   return usual;
 }
 

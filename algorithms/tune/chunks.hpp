@@ -85,6 +85,9 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
 /// Whether the plan sends each block directly to whom it is for, through partials.
 bool sends_blocks_directly(const plan::Plan& plan) noexcept;
 
+/// Whether a broadcast's plan sends the payload from its root straight to all other ranks, copied.
+bool is_flat_broadcast(const plan::Plan& plan) noexcept;
+
 /// As chunk_bytes_for(), where all ranks are on one node, the smallest of whose arenas has
 /// `arena_bytes`.  `broadcast_bytes`: the payload of a broadcast; 0: it is another collective.
 std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,

@@ -268,6 +268,7 @@ TEST_F(Settings, bad_values_are_refused_with_what_is_expected) {
   expect_refused("TUTTI_CHUNK_BYTES", "some", "bytes");
   expect_refused("TUTTI_SETUP_TIMEOUT", "-1", "seconds");
   expect_refused("TUTTI_SETUP_TIMEOUT", "nan", "seconds");
+  expect_refused("TUTTI_SETUP_TIMEOUT", "0.00000000000000000001", "seconds");
 }
 
 TEST_F(Settings, tcp_rank_must_fit_its_size) {

@@ -107,9 +107,16 @@ TEST(Selection, long_broadcasts_in_a_single_node_go_in_longer_chunks_if_these_st
     EXPECT_EQ(chunk(64u << 20, 16u << 20), 256u << 10) << "of the default arena";
     EXPECT_EQ(chunk(8u << 20, arena, 4096), 4096u) << "as asked";
     EXPECT_EQ(chunk(8u << 20, 1u << 20), usual) << "of a small arena";
-    // A partial and a slot, of each two copies.
-    EXPECT_LE(2 * 2 * chunk(8u << 20, 8u << 20), (8u << 20) / 16);
+    EXPECT_LE(2 * chunk(8u << 20, 4u << 20), (4u << 20) / 16) << "the root's partials";
   }
+  // Further down a tree, ranks would wait for longer chunks.
+  const plan::Plan tree = broadcast_plan(Rank{0}, 8,
+                                         {.bytes = 8u << 20,
+                                          .per_round_by_default = {},
+                                          .node_of = nodes_of(1, 8),
+                                          .tree = Tree::binomial});
+  ASSERT_GT(tree.per_round.size(), 1u);
+  EXPECT_EQ(chunk_bytes_in_one_node(tree, 0, 64u << 20, 8u << 20), 64u << 10);
 }
 
 TEST(Selection, chunks_stay_in_the_cache_unless_the_users_buffers_hold_them) {
