@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -147,6 +148,10 @@ class Hub::Service {
   void join() {
     if (thread_.joinable()) thread_.join();
   }
+  /// Any thread: when the hub is told to stop, it serves until nobody needs it any more; or not.
+  void serve_on(bool until_not_needed) noexcept { serves_on_ = until_not_needed; }
+  /// Any thread may ask; then join() returns at once.
+  bool is_over() const noexcept { return is_over_; }
   /// After join().
   Silences silences() const { return {probes_.silent_since(), probes_.vanished()}; }
 
@@ -164,6 +169,7 @@ class Hub::Service {
       forget_lost();
     }
     say_farewell();
+    is_over_ = true;
   }
 
   std::uint32_t rank_count() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
@@ -173,7 +179,8 @@ class Hub::Service {
     if (stopping_->passed(now())) return true;
     const Member& own = members_[own_rank_];
     const bool own_is_gone = own.connection == nullptr || own.left;
-    return own_is_gone && (!joined_ || incident_ || ends_quietly_ || !needed());
+    const bool ends_early = ends_quietly_ && !serves_on_;
+    return own_is_gone && (!joined_ || incident_ || ends_early || !needed());
   }
 
   /// Whether any rank is left that may wait for news.
@@ -184,8 +191,9 @@ class Hub::Service {
   }
 
   void stop() noexcept {
-    ready_.remove(stop_);
-    stopping_ = in(joined_ ? linger_ : farewell_timeout);
+    std::uint64_t times = 0;  // a hub that serves on is stopped a second time when the process ends
+    [[maybe_unused]] const ssize_t taken = ::read(stop_, &times, sizeof times);
+    stopping_ = in(!joined_ ? farewell_timeout : serves_on_ ? wait_forever : linger_);
     if (!joined_) return;
     // Nobody can join any more, and the next job may want the port.
     close_listener();
@@ -818,6 +826,7 @@ class Hub::Service {
   decltype(wire::Challenge::job) job_{};
   Timeout linger_;
   bool ends_quietly_;
+  std::atomic<bool> serves_on_{false}, is_over_{false};
   std::uint32_t own_rank_;       // of the rank whose hub it is
   std::vector<Member> members_;  // by rank
   Probes probes_;                // empty once no rank is awaited, or if all have to come
@@ -868,10 +877,40 @@ Silences Hub::end() {
   return service_->silences();
 }
 
-void Hub::stop_and_join() noexcept {
+void Hub::stop() noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
+}
+
+void Hub::stop_and_join() noexcept {
+  service_->serve_on(false);
+  stop();
   service_->join();
+}
+
+/// Ends what is left when the process ends, or this library is unloaded.
+class Hub::Kept {
+ public:
+  void add(std::unique_ptr<Hub> hub) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(hubs_, [](const auto& one) { return one->service_->is_over(); });
+    hubs_.push_back(std::move(hub));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Hub>> hubs_;
+};
+
+void Hub::keep_serving(std::unique_ptr<Hub> hub) noexcept {
+  if (hub->stop_.inherited()) return;
+  static Kept kept;
+  hub->service_->serve_on(true);
+  hub->stop();
+  try {
+    kept.add(std::move(hub));
+  } catch (const std::exception&) {  // without memory it ends at once
+  }
 }
 
 }  // namespace tutti::bootstrap

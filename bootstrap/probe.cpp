@@ -55,7 +55,7 @@ Probe::Finding Probe::take(Timeout now) noexcept {
   const int error = outcome_of_connecting(state_.socket.get());
   if (error != 0 || state_.asks_host) return miss(error, now);
   state_.is_connected = true;
-  has_answered();
+  note_answer();
   return Finding::undecided;
 }
 
@@ -78,7 +78,8 @@ void Probe::ask_host(Timeout now) noexcept {
   state_.silent_until = Deadline::after(patience_.with_host, now);
 }
 
-void Probe::has_answered() noexcept {
+void Probe::note_answer() noexcept {
+  state_.has_answered = true;
   state_.silent_since.reset();
   state_.silent_until.reset();
 }
@@ -112,7 +113,7 @@ Probe::Finding Probe::miss(int error, Timeout now) noexcept {
     return look_at_silence(now);
   }
   if (!is_silent) {
-    has_answered();  // or could not be asked
+    note_answer();  // or could not be asked
     state_.asks_host = false;
   }
   state_.socket = UnsharedDescriptor();

@@ -73,6 +73,8 @@ class Probe {
 
   /// Since when nothing has answered; none on the same host.
   std::optional<Timeout> silent_since() const noexcept { return state_.silent_since; }
+  /// Whether something has, or could not be asked, since the last reset().
+  bool has_answered() const noexcept { return state_.has_answered; }
 
   /// A connection with that rank has ended in silence, of which TCP needs longer than
   /// Patience::with_port.  The next begin() asks its host.
@@ -86,6 +88,7 @@ class Probe {
     UnsharedDescriptor socket;
     bool is_connected = false;
     bool asks_host = false;  // tries another port, to learn whether the host answers at all
+    bool has_answered = false;
     std::optional<Deadline> next_attempt;    // without a socket; none: at once
     Timeout next_pause = probe_pause_first;  // after that attempt
     std::optional<Timeout> silent_since;     // nothing has answered
@@ -93,7 +96,7 @@ class Probe {
     std::optional<Deadline> silent_until;
   };
 
-  void has_answered() noexcept;
+  void note_answer() noexcept;
   void ask_host(Timeout now) noexcept;
   Finding take(Timeout now) noexcept;
   Finding look_at_silence(Timeout now) noexcept;

@@ -19,6 +19,7 @@
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/node_map.hpp"
 #include "bootstrap/probe.hpp"
+#include "bootstrap/probes.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp_exchange.hpp"
 #include "tutti/detail/check.hpp"
@@ -231,16 +232,14 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
                                                           .patience = patience_,
                                                           .silent_since = silences()},
                                                          deadline, std::move(listener));
-    silence_[leader].reset();
-    if (attended.host_is_gone) {
-      const Deadline until = Deadline::after(vanished_remembered, now());
-      for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-        if (!are_of_one_host(places_[leader], places_[rank])) continue;
-        vanished_until_[rank] = until;
-        is_gone[rank] = true;
-      }
+    if (attended.leader_silent_since) {
+      const std::optional<Rank> silent =
+          listen_to_silence(Rank{leader}, *attended.leader_silent_since, deadline, is_gone);
+      if (silent) return {.exchange = {}, .missing = {*silent}};
+      leader = UINT32_MAX;  // from the beginning: it may be the same one
       continue;
     }
+    silence_[leader].reset();
     if (attended.leader_is_gone) {
       is_gone[leader] = true;
       continue;
@@ -255,6 +254,59 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
             .present = std::move(attended.present),
             .missing = std::move(attended.missing),
             .remark = std::move(attended.remark)};
+  }
+}
+
+/// The leader has not answered since then.  Looks at it and at a rank of each other host at the
+/// same time, so that several hosts that have vanished cost no more time than one, until it is
+/// known who leads: the lowest rank that is not gone has answered, or is of this host.  Returns
+/// that rank if time is up before.
+std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, Deadline deadline,
+                                                    std::vector<bool>& is_gone) {
+  std::vector<std::optional<Timeout>> silent_since = silences();
+  std::optional<Timeout>& of_leader = silent_since[index_of(leader)];
+  of_leader = std::min(of_leader.value_or(since), since);
+  const auto own = index_of(self_), count = static_cast<std::uint32_t>(places_.size());
+  Probes probes(places_, own, patience_, silent_since);
+  // Others look at other ranks of a host, so that none has to take the connections of all.
+  std::map<std::string, std::vector<std::uint32_t>> hosts;
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    if (!is_gone[rank] && !are_of_one_host(places_[rank], places_[own]))
+      hosts[text_of(places_[rank])].push_back(rank);
+  std::vector<std::uint32_t> looked_at;
+  for (const auto& host : hosts) looked_at.push_back(host.second[own % host.second.size()]);
+  for (const std::uint32_t rank : looked_at) probes.look_for(rank, true);
+  std::vector<bool> has_vanished(count);
+  const auto leave_out = [&](const std::vector<std::uint32_t>& ranks) {
+    const std::vector<bool> vanished = probes.vanished();
+    for (const std::uint32_t rank : ranks) {
+      is_gone[rank] = true;
+      for (std::uint32_t other = 0; vanished[rank] && other < count; ++other)
+        if (are_of_one_host(places_[rank], places_[other]))
+          is_gone[other] = has_vanished[other] = true;
+    }
+  };
+  std::vector<pollfd> polled;
+  for (;;) {
+    std::uint32_t lowest = 0;
+    while (is_gone[lowest]) ++lowest;  // this rank is not gone
+    const bool is_here = are_of_one_host(places_[lowest], places_[own]);
+    if (!is_here) probes.look_for(lowest, true);
+    const bool is_known = is_here || probes.has_answered(lowest);
+    const bool is_late = deadline.passed(now());
+    if (is_known || is_late) {
+      remember({probes.silent_since(), has_vanished});
+      if (!is_late) return std::nullopt;
+      return lowest == own ? leader : Rank{lowest};  // this rank has not come too late
+    }
+    for (const std::uint32_t rank : looked_at)
+      if (rank != lowest && probes.has_answered(rank)) probes.look_for(rank, false);
+    leave_out(probes.begin(now()));
+    polled.clear();
+    probes.await(polled);
+    const Timeout sleep = std::min(probes.sleep_max(now()), deadline.remaining(now()));
+    (void)::poll(polled.data(), polled.size(), poll_milliseconds(sleep));
+    leave_out(probes.look(polled, now()));
   }
 }
 

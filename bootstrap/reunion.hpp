@@ -23,7 +23,8 @@
 // hosts.
 //
 // If a host has vanished, all of its ranks are gone, for this call and for those of the next minute
-// (vanished_remembered).
+// (vanished_remembered).  While a leader does not answer, a rank looks at all other hosts, too, so
+// that several that have vanished are found at the same time.
 //
 // Two ranks whose hosts cannot reach each other take each other's hosts for vanished, and then both
 // sides of the network go on by themselves.
@@ -114,6 +115,8 @@ class MeetingPlace {
 
  private:
   std::optional<std::size_t> counterpart() const;
+  std::optional<Rank> listen_to_silence(Rank leader, Timeout since, Deadline deadline,
+                                        std::vector<bool>& is_gone);
   int try_to_connect(const Address& place, Deadline deadline) noexcept;
   std::vector<std::optional<Timeout>> silences() const;
   void remember(const Silences& silences);

@@ -34,6 +34,9 @@ constexpr Timeout goodbye_timeout = 200ms;
 // The time between attempts to connect: short at first, so that nobody waits for it, then longer.
 constexpr Timeout retry_first = 5ms;
 constexpr Timeout retry_last = 200ms;
+// A leader is silent after this part of Patience::with_port, which is a second: then its silence is
+// listened to beside that of others.
+constexpr int silent_part = 7;
 
 /// The longest payload that the hub may send before its welcome: a list of ranks.
 std::size_t joining_bytes_max(std::uint32_t rank_count) noexcept {
@@ -131,6 +134,7 @@ TcpExchange::TcpExchange(const TcpOptions& options, UnsharedDescriptor listener,
 
 TcpExchange::~TcpExchange() {
   say_goodbye();
+  if (hub_ && end_ == End::quiet) Hub::keep_serving(std::move(hub_));
 }
 
 void TcpExchange::say_goodbye() noexcept {
@@ -296,8 +300,6 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
   const Patience& patience = meeting.patience;
   const bool leads = meeting.leader == self_;
   const bool may_vanish = !are_of_one_host(place, meeting.places[index_of(self_)]);
-  std::optional<Timeout> silent_since;
-  if (!meeting.silent_since.empty()) silent_since = meeting.silent_since[index_of(meeting.leader)];
   const auto leader_is_gone = [&](const std::string& why) -> Attended {
     if (leads) throw_alone(place, why);
     return {.exchange = {}, .leader_is_gone = true};
@@ -306,30 +308,19 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
     return Attended{
         .exchange = {}, .missing = {ranks.begin(), ranks.end()}, .remark = remark_on_shortage()};
   };
-  const auto leader_is_missing = [&] {
-    Attended attended = missing({&meeting.leader, 1});
-    attended.silences.since.resize(rank_count_);
-    attended.silences.since[index_of(meeting.leader)] = silent_since;
+  const auto leader_is_missing = [&] { return missing({&meeting.leader, 1}); };
+  const auto leader_is_silent = [&](Timeout since) {
+    Attended attended = leader_is_missing();
+    attended.leader_silent_since = since;
     return attended;
   };
-  const auto by = [&](Timeout since, Timeout patient) {
-    return Deadline::after(std::min(deadline.remaining(since), patient), since);
-  };
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
-    if (may_vanish && silent_since && now() - *silent_since >= patience.with_port) {
-      if (host_answers(place, deadline, patience.with_host))
-        silent_since.reset();  // the queue of the leader's port is full: it is stopped, or late
-      else if (!deadline.passed(now()))
-        return {.exchange = {}, .host_is_gone = true};
-    }
     const Timeout begun = now();
-    socket_ = connect_to(
-        {&place, 1}, !may_vanish ? deadline : by(silent_since.value_or(begun), patience.with_port));
+    const Timeout patient = may_vanish ? patience.with_port / silent_part : wait_forever;
+    socket_ = connect_to({&place, 1},
+                         Deadline::after(std::min(deadline.remaining(begun), patient), begun));
     const int error = socket_ ? 0 : errno;
-    if (!is_silence(error))
-      silent_since.reset();
-    else if (!silent_since)
-      silent_since = begun;
+    if (may_vanish && is_silence(error)) return leader_is_silent(begun);
     if (socket_) {
       say_hello();
       switch (await_reply(deadline)) {
@@ -366,7 +357,8 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
           // TCP ends a connection with such an error once its other end has been silent for
           // vanished_after.  That end may never have had it, if its queue was full: the host is
           // asked next.
-          if (may_vanish && is_silence(ended_by_)) silent_since = now() - patience.with_port;
+          if (may_vanish && is_silence(ended_by_))
+            return leader_is_silent(now() - patience.with_port);
           break;
         case Reply::silence: {
           Attended attended = leader_is_missing();

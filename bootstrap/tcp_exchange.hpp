@@ -27,7 +27,7 @@ class TcpExchange final : public Exchange {
   /// What becomes of ranks that are still there when rank 0 leaves.
   enum class End : std::uint8_t {
     awaited,  // it waits for them in its destructor
-    quiet,    // they get no more news; alike on all ranks
+    quiet,    // they get news as long as its process lives, then no more; alike on all ranks
   };
   /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.  Rank 0 may
   /// bring a socket that listens at the rendezvous already.
@@ -35,6 +35,7 @@ class TcpExchange final : public Exchange {
                        End end = End::awaited);
   /// Says goodbye.  With End::awaited rank 0 then waits, at most TcpOptions::timeout, until the
   /// others no longer need the hub: until all have left or died, or an incident has reached them.
+  /// With End::quiet its hub goes on without it (Hub::keep_serving()).
   ~TcpExchange() override;
 
   /// A meeting of the ranks that are still there (reunion.hpp), at the hub of one of them.
@@ -46,17 +47,19 @@ class TcpExchange final : public Exchange {
     Rank leader;                // whose hub it is
     Timeout linger;             // of the destructor of its first rank
     Patience patience = {};
-    /// By rank, or empty: since when nothing has answered, if an earlier call has found that.
+    /// By rank, or empty: since when nothing has answered, if that was found before.
     std::vector<std::optional<Timeout>> silent_since = {};
   };
   struct Attended {
-    std::unique_ptr<TcpExchange> exchange;  // none: the leader is gone, or time is up
+    std::unique_ptr<TcpExchange> exchange;  // none: see the next two; or time is up
     bool leader_is_gone = false;            // for good; then it is another one's turn
-    bool host_is_gone = false;              // and so are all ranks of its host
+    /// The leader, which is on another host, does not answer since then: its host may have
+    /// vanished.
+    std::optional<Timeout> leader_silent_since = {};
     std::vector<Rank> present = {};  // with it: who has come, in the order of their ranks in it
     std::vector<Rank> missing = {};  // when time is up: who has not, at least one
     std::string remark = {};         // likewise: what else is known, or empty
-    Silences silences = {};          // likewise: of the leader, and what its hub has found
+    Silences silences = {};          // likewise: what the leader's hub has found
   };
   /// Collective among the ranks that are still there.  The leader brings its listener.  Throws
   /// Error{system}, on the leader also if it cannot connect to itself, and Error{peer_failed} if

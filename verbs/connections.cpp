@@ -418,9 +418,11 @@ TransportFailure Connections::next_failure() noexcept {
   return failure;
 }
 
-void Connections::note_failure(std::span<const std::uint64_t> processes, bool has_failed) noexcept {
+void Connections::note_failure(std::span<const std::uint64_t> processes, bool has_failed,
+                               std::uint64_t made_before) noexcept {
   for (Connection& connection : connections_)
-    if (std::find(processes.begin(), processes.end(), connection.process) != processes.end())
+    if (connection.serial < made_before &&
+        std::find(processes.begin(), processes.end(), connection.process) != processes.end())
       connection.met_failure = has_failed;
 }
 

@@ -30,8 +30,8 @@
 //   block | arrived x F | partials x F | completed x 2 F | results x F | claimed x F |
 //           words of      where reduce-  the block that    where all-    words of
 //           the chunks    scatter comes  is complete here  gather comes  the chunks
-//         | contributed, consumed | taken | gone |
-//           two words for each      one     and one rank
+//         | contributed, consumed | taken | gone, dry |
+//           two words for each rank one     two
 //   area  | contributions x A |
 //
 // A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials or of
@@ -87,6 +87,11 @@
 //                      reads it with acquire, before it uses the memory for something else.  Areas
 //                      need no such word: once a rank has consumed its last lap, nobody reads its
 //                      contributions.
+//   dry[rank]          Where words are republished, that rank writes 1 with release, when all ranks
+//                      of the node before have left and it has polled since whatever they had sent
+//                      to it: no further chunk comes.  All ranks of the node read it with acquire,
+//                      before they look which chunks are missing.  Without the pair, a rank could
+//                      miss a word that was republished before, and take its chunk for missing.
 //
 // One rule is the whole flow control: a node joins its contributions to lap e only when all of its
 // ranks have contributed to e and have consumed lap e - F.  No message says so to another node,
@@ -264,6 +269,11 @@ struct SharedRingLayout {
   std::size_t gone(std::uint32_t member) const noexcept {
     assert(member <= members);
     return taken(members) + member * line_bytes;
+  }
+  /// On the line of the former.
+  std::size_t dry(std::uint32_t member) const noexcept {
+    assert(member < members);
+    return gone(member) + sizeof(std::uint64_t);
   }
   std::size_t block_bytes() const noexcept { return gone(members); }
 
@@ -575,6 +585,12 @@ class SharedRing {
       if (member != member_ && word(layout_.gone(member)).load(std::memory_order_acquire) == 0)
         return false;
     return true;
+  }
+
+  /// Says that nothing more comes to this rank from the node before.
+  void run_dry() noexcept { word(layout_.dry(member_)).store(1, std::memory_order_release); }
+  bool is_dry(std::uint32_t member) const noexcept {
+    return word(layout_.dry(member)).load(std::memory_order_acquire) != 0;
   }
 
  private:

@@ -555,7 +555,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                                         const Operation::Implementation* met_by,
                                         std::uint32_t completion, int system_errno) noexcept {
   if (failed()) return;
-  context.fabric.connections().note_failure(process_of, true);
+  context.fabric.connections().note_failure(process_of, true, connections_until);
   usable = &unusable;
   if (met_by == nullptr) met_by = any_in_flight();
   failure = {.status = status,

@@ -66,6 +66,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // The least of all ranks, whose devices and settings may differ: how many connections a context
   // holds, and how many receives a connection promises.
   std::uint32_t partners_max = UINT32_MAX, receives_max = UINT32_MAX;
+  /// A connection of this serial number or a higher one was made after a communicator was shrunk,
+  /// and this one has asked for no connection since: its failure does not concern that one.
+  std::uint64_t connections_until = UINT64_MAX;
   // In force; republished where the ranks' own tuning files would have them do otherwise.
   SharedNotifications shared_notifications = context.shared_notifications;
   std::shared_ptr<const runtime::TuningInForce> tuning;  // by which all ranks choose
@@ -105,6 +108,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// that its peer has not closed.  Throws Error.
   verbs::Connection& make_connection_to(Rank rank) {
     verbs::Connections& connections = context.fabric.connections();
+    connections_until = UINT64_MAX;
     return connections[connections.to(process_of[index_of(rank)])];
   }
   /// The connection that make_connection_to() has returned last.

@@ -70,17 +70,34 @@ void Liveness::check(Timeout now) noexcept {
   if (adopt_incident()) return;
   if (failed_operator_ != nullptr) return judge_operator(now);
   judge(now);
+  if (communicator_.failed()) return;
+  let_rings_run_dry();
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
-  // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
-  // all of that has been looked at, nothing more comes.
-  for (unsigned turn = 0; turn < turns_to_empty_queues && communicator_.context.progress() > 0;
-       ++turn) {
-  }
+  take_all_that_has_come();
   const Operation::Implementation* stuck = operation_that_needs_one_who_left();
   if (stuck == nullptr || communicator_.failed()) return;
   // A rank that left because of a failure had announced it before, perhaps since the look above.
   if (adopt_incident()) return;
   communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
+}
+
+/// What a rank sent before it left is there: it drained its sends before it said goodbye.  Once all
+/// of that has been looked at, nothing more comes.
+void Liveness::take_all_that_has_come() noexcept {
+  for (unsigned turn = 0; turn < turns_to_empty_queues && communicator_.context.progress() > 0;
+       ++turn) {
+  }
+}
+
+/// Ranks of this node may wait for what comes to this one, also in calls that it has not started.
+void Liveness::let_rings_run_dry() noexcept {
+  bool any = false;
+  for (Operation::Implementation* operation : communicator_.operations)
+    if (operation->ring() && operation->ring()->begins_to_run_dry()) any = true;
+  if (!any) return;
+  take_all_that_has_come();
+  for (Operation::Implementation* operation : communicator_.operations)
+    if (operation->ring()) operation->ring()->run_dry();
 }
 
 void Liveness::look(Timeout now) noexcept {

@@ -102,6 +102,8 @@ class Liveness {
   /// Whether an operation in flight has stood still for some time, and `held` may be the reason.
   bool holds_up(Suspicion& held, Timeout now) const noexcept;
   const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
+  void take_all_that_has_come() noexcept;
+  void let_rings_run_dry() noexcept;
 
   Communicator::Implementation& communicator_;
   std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates

@@ -507,17 +507,34 @@ Rank SharedRingOperation::one_who_left() const noexcept {
   for (std::uint32_t member = 0; member < layout_.members; ++member)
     if (!ring_->is_open_to(member, ring_->lap()) && has_left(members_[member]))
       return members_[member];
-  // Another rank of this node may have received the missing chunk without having polled for it yet.
-  // A rank that has left has polled for everything.
-  const auto may_have_it = [&](Rank owner) { return owner != self_ && !has_left(owner); };
-  const std::span<const Rank> notified = owners();
-  if (republishes_ && std::any_of(notified.begin(), notified.end(), may_have_it)) return no_rank;
   // Any rank of the node before may be the one to send what is missing, as long as one is there.
   if (!is_open() || !std::all_of(before_.begin(), before_.end(), has_left)) return no_rank;
+  // Another rank of this node may have received the missing chunk without having polled for it yet.
+  // A rank that has left has polled for everything.
+  if (republishes_)
+    for (std::uint32_t owner = 0; owner < owners().size(); ++owner)
+      if (members_[owner] != self_ && !has_left(members_[owner]) && !ring_->is_dry(owner))
+        return no_rank;
   bool is_missing = false;
   for_each_that_comes(
       [&](const plan::RingChunk&, bool has_come) { is_missing = is_missing || !has_come; });
   return is_missing ? before_.front() : no_rank;
+}
+
+bool SharedRingOperation::begins_to_run_dry() noexcept {
+  const std::span<const Rank> notified = owners();
+  if (flow_ == Flow::may_come && republishes_ && is_shared_ &&
+      std::find(notified.begin(), notified.end(), self_) != notified.end() &&
+      std::all_of(before_.begin(), before_.end(),
+                  [&](Rank rank) { return operation_.communicator.exchange.has_left(rank); }))
+    flow_ = Flow::runs_dry;
+  return flow_ == Flow::runs_dry;
+}
+
+void SharedRingOperation::run_dry() noexcept {
+  if (flow_ != Flow::runs_dry) return;
+  ring_->run_dry();
+  flow_ = Flow::is_dry;
 }
 
 std::string SharedRingOperation::missing() const {

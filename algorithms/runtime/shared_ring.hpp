@@ -142,6 +142,11 @@ class SharedRingOperation {
   const std::uint64_t& bytes_sent() const noexcept { return bytes_sent_; }
   /// Somebody who has left and without whom the call cannot end; no_rank: nobody.
   Rank one_who_left() const noexcept;
+  /// Whether all ranks of the node before have left, and this rank, to which they send chunks, has
+  /// not told the others of its node so far that no more come.  It does so by run_dry(), which does
+  /// nothing otherwise, once it has polled all that they had sent.
+  bool begins_to_run_dry() noexcept;
+  void run_dry() noexcept;
   /// What is missing, and from whom.
   std::string missing() const;
 
@@ -208,6 +213,7 @@ class SharedRingOperation {
   std::vector<std::byte*> areas_ = {};  // of members_, as mapped here
   std::uint32_t ahead_ = 1;
   bool is_shared_ = false, is_greeting_ = false;
+  enum class Flow : std::uint8_t { may_come, runs_dry, is_dry } flow_ = Flow::may_come;
   // Where notifications are republished, and may be more than there are receives:
   bool acknowledges_ = false;
   std::uint64_t notified_max_ = 0, sent_ = 0;

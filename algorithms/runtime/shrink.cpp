@@ -67,6 +67,12 @@ bool has(std::span<const std::uint64_t> processes, std::uint64_t process) {
 
 /// The communicators of this context that may go on, without the one that is being made.  A
 /// communicator that has not failed, but one of whose ranks is gone without having left, will fail.
+///
+/// A rank that is missing here may live on in another communicator, if it has destroyed `whole`; so
+/// it counts as gone from that one only if its process is known to have ended, or if the exchange
+/// of that one says so, by which that one has failed then (look()).  Where nothing says so, as
+/// between hosts without a side channel, a communicator that will fail keeps its connections.  They
+/// carry messages of both until then, each to operations of its own.
 std::vector<const Communicator::Implementation*> those_that_may_go_on(
     Communicator::Implementation& whole, const Communicator::Implementation& made) {
   const std::vector<std::uint64_t> ended = ended_processes(whole.context);
@@ -116,6 +122,8 @@ void agree_on_connections(Communicator::Implementation& whole, Communicator::Imp
     if (mine[i] == 0 || theirs[i] == 0) let_go.push_back(made.process_of[index_of(partners[i])]);
   context.fabric.forget(let_go);
   connections.note_failure(made.process_of, false);
+  for (Communicator::Implementation* one : context.communicators)
+    if (one != &made) one->connections_until = connections.made();
   if (connections.has_news()) context.hear_failures_slow();
 }
 

@@ -129,10 +129,7 @@ std::optional<std::string> play(Board& board, unsigned seed, std::string_view wh
   auto communicator = std::make_unique<Communicator>(context, *exchange);
   const std::uint32_t ranks = communicator->rank_count();
   std::mt19937 random(seed);
-  // Between hosts rank 0 relays what becomes of the others; who comes after it has left is not
-  // heard.
-  const std::uint32_t first = what == "leave" && std::getenv("APART") != nullptr ? 1 : 0;
-  const Rank victim{first + static_cast<std::uint32_t>(random() % (ranks - first))};
+  const Rank victim{static_cast<std::uint32_t>(random() % ranks)};
   const std::uint32_t fatal_call = static_cast<std::uint32_t>(random() % (calls_max / 2));
   auto collectives = std::make_unique<EveryCollective>(
       *communicator,

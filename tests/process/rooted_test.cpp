@@ -212,6 +212,27 @@ TEST(Rooted, chunks_are_right_on_both_sides_of_their_edges) {
   }
 }
 
+/// Chunks are such that all ranks choose the same, and the smallest arena has room for them.
+TEST(Rooted, long_broadcasts_inside_a_node_fit_the_smallest_arena_of_its_ranks) {
+  if (!test::device_is_soft()) GTEST_SKIP() << "about shared memory";
+  for (const std::size_t arena_of_others : {1u << 20, 16u << 20}) {
+    const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+      const bool is_first = exchange.self() == Rank{0};
+      ContextOptions options =
+          options_of(exchange, {3, {3}}, is_first ? 16u << 20 : arena_of_others);
+      options.single_copy_bytes = SIZE_MAX;
+      Context context(options);
+      Communicator communicator(context, exchange);
+      int wrong = 0;
+      for (const std::uint32_t root : {0u, 2u})
+        for (const std::size_t count : {200'001u, 280'000u})
+          wrong += wrong_broadcasts(communicator, Rank{root}, count, 3);
+      return std::min(wrong, 200);
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(3)) << arena_of_others;
+  }
+}
+
 /// Long ones pass through the nodes piece after piece.
 TEST(Rooted, long_payloads_are_right_along_a_chain) {
   for (const Shape& shape :

@@ -785,5 +785,53 @@ TEST(SharedRing, a_rank_that_leaves_too_early_is_named) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
+/// Several ranks of a node receive chunks, and each of them alone sees what has come to it.
+TEST(Republished, a_node_that_leaves_too_early_is_named) {
+  using Kind = RingJob::Kind;
+  for (const Kind kind : {Kind::allreduce, Kind::allgather, Kind::reduce_scatter})
+    for (const Shape& shape : {Shape{2, 2}, Shape{1, 2}, Shape{2, 2, 2}}) {
+      const std::uint32_t ranks = ranks_of(shape);
+      const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+        Context context = context_of(exchange, shape, 4u << 20, SharedNotifications::republished);
+        Communicator communicator(context, exchange);
+        RingJob job(kind, communicator, {500});
+        Operation operation = job.make(communicator);
+        job.fill(1);
+        if (!run_once(operation) || !job.is_right(1)) return 1;
+        if (index_of(exchange.self()) < shape[0]) return 0;
+        job.fill(2);
+        if (operation.start() != Status::ok) return 2;
+        if (operation.wait(20s) != Status::peer_failed) return 3;
+        return index_of(communicator.failure().peer) < shape[0] ? 0 : 4;
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(ranks))
+          << text_of(shape) << ", kind " << static_cast<int>(kind);
+    }
+}
+
+/// A rank that waits for something else polls what comes to its node all the same.
+TEST(Republished, likewise_if_a_receiver_waits_for_something_else) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context = context_of(exchange, {2, 2}, 4u << 20, SharedNotifications::republished);
+    Communicator communicator(context, exchange);
+    RingJob job(RingJob::Kind::allreduce, communicator, {500});
+    Operation operation = job.make(communicator);
+    std::uint64_t number = 0;
+    Operation other =
+        broadcast(communicator, {.buffer = &number, .bytes = sizeof number, .root = Rank{2}});
+    job.fill(1);
+    if (!run_once(operation) || !job.is_right(1)) return 1;
+    const std::uint32_t self = index_of(exchange.self());
+    if (self < 2) return 0;
+    job.fill(2);
+    // Rank 3 waits for rank 2, which is still there.
+    if (operation.start() != Status::ok) return 2;
+    if (self == 3 && other.start() != Status::ok) return 2;
+    if ((self == 3 ? other : operation).wait(20s) != Status::peer_failed) return 3;
+    return index_of(communicator.failure().peer) < 2 ? 0 : 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -623,6 +623,40 @@ TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_n
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
+/// A rank learns only later that the old communicator has failed.  The connections that were made
+/// anew have not met that failure: they end in good order, and what is made over them goes on.
+TEST(ShrinkOfLocalRanks,
+     a_failure_of_the_old_communicator_does_not_concern_connections_made_since) {
+  constexpr std::uint32_t ranks = 2;
+  enum class Then { nothing, uses_the_old_one };
+  for (const Then then : {Then::nothing, Then::uses_the_old_one}) {
+    const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+      Judge judge(exchange.self());
+      const std::uint32_t self = index_of(exchange.self());
+      Context context(shrinkable_on(exchange, 1));
+      Communicator whole(context, exchange);
+      expect_sound(judge, whole, self, all_of(ranks), "before");
+      const auto fail = [&] {
+        whole.implementation().fail(Status::aborted, Rank{0}, "as if it had met something",
+                                    nullptr);
+      };
+      if (then == Then::nothing && self == 0) fail();
+      Communicator survivors = whole.shrink(20s);
+      expect_sound(judge, survivors, self, all_of(ranks), "after");
+      judge.expect(connected_from(survivors) == std::vector{1 - self}, "there is a connection");
+      if (then == Then::uses_the_old_one)
+        expect_sound(judge, whole, self, all_of(ranks), "the old one");
+      fail();
+      const verbs::Connections& connections = whole.implementation().context.fabric.connections();
+      judge.expect(connections.has_met_failure() == (then == Then::uses_the_old_one),
+                   "which connections have met the failure");
+      expect_sound(judge, survivors, self, all_of(ranks), "later");
+      return judge.verdict();
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(ranks)) << static_cast<int>(then);
+  }
+}
+
 /// A call of the old communicator is in flight on a rank that does not know of its failure, and
 /// only receives on a connection that both ends have given up.
 TEST(ShrinkOfLocalRanks, a_call_that_awaits_a_message_on_a_connection_that_was_let_go_fails) {

@@ -104,6 +104,20 @@ TEST(Connections, remember_a_failure_until_they_are_forgotten_or_their_ranks_hav
   EXPECT_FALSE(connections.has_met_failure()) << "another one to that process";
 }
 
+/// What has failed may be older than a connection, and not use it.
+TEST(Connections, remember_no_failure_of_what_is_older) {
+  Device device;
+  Connections connections(device.port, device.domain.get(), {});
+  (void)connections.to(1);
+  connections.forget(processes(1, 1));
+  const std::uint64_t until = connections.made();
+  (void)connections.to(1);
+  connections.note_failure(processes(1, 1), true, until);
+  EXPECT_FALSE(connections.has_met_failure());
+  connections.note_failure(processes(1, 1), true, connections.made());
+  EXPECT_TRUE(connections.has_met_failure());
+}
+
 TEST(Connections, that_are_let_go_say_so_to_those_that_still_use_them) {
   Device device;
   Connections connections(device.port, device.domain.get(), {});
