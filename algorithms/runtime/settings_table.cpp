@@ -90,8 +90,9 @@ constexpr Setting table[] = {
      "From how many bytes on ranks of a node read each other's buffers.",
      "It holds where all ranks share a node and the kernel permits it (process_vm_readv). "
      "measured: the first two ranks of a node measure within 20 ms what reading and copying cost "
-     "there, and all ranks take the cheaper way; where the two do not meet in time, nothing is "
-     "read. A number: read are broadcasts of that size to 2M, reduces of two ranks of that size to "
+     "there, and all ranks take the cheaper way; where the two do not meet in time, or their "
+     "figures do not agree, nothing is read. A number: read are broadcasts of that size to 2M, "
+     "reduces of two ranks of that size to "
      "512K, allreduces of two ranks (by a built-in operator that commutes, or relaxed) of 64 times "
      "that size and more, and blocks of twice that size and more; 0 and 1: always. "
      "Operation::algorithm() is then single_copy. Choose never also for buffers that other "
