@@ -379,7 +379,8 @@ std::vector<Rank> Operation::Implementation::missing_ranks() const {
     const runtime::JoinedFabric joined{communicator.context.fabric};
     if (joined.arrived(channel, execution.parity(), step.slot)) continue;
     if (stale() && stale()->has_come(step.slot, execution.sequence)) continue;
-    missing.push_back(step.peer);
+    if (std::find(missing.begin(), missing.end(), step.peer) == missing.end())
+      missing.push_back(step.peer);
   }
   return missing;
 }

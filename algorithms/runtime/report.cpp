@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/joined_fabric.hpp"
 #include "runtime/operation.hpp"
 #include "tune/json_text.hpp"
 #include "verbs/completion_words.hpp"
@@ -107,10 +108,61 @@ std::string activity_text(const SeenProcess& there, const SeenOperation& ours) {
                                                  : "; " + text_of(*flies));
 }
 
+/// A message of an operation that has come from a rank, and belongs to the call that this rank is
+/// in or, if it is in none, to its next one.
+struct Sign {
+  std::uint64_t call;
+  std::uint32_t round;
+};
+
+/// The last message that has come from `rank`.  Other nodes cannot be looked at, but each message
+/// from there says that its sender has begun that call.
+std::optional<Sign> last_sign_of(const Operation::Implementation& operation, Rank rank) {
+  const engine::Execution& execution = operation.execution;
+  if (operation.ring() || operation.stale()) return std::nullopt;
+  const bool is_here = execution.in_flight;
+  const std::uint64_t sequence = execution.sequence + (is_here ? 0 : 1);
+  const JoinedFabric fabric{operation.communicator.context.fabric};
+  std::optional<Sign> last;
+  for (std::size_t i = 0; i < execution.steps.size(); ++i) {
+    const plan::Step& step = execution.steps[i];
+    const bool awaits =
+        step.action == plan::Action::await || step.action == plan::Action::await_credit;
+    if (!awaits || step.peer != rank) continue;
+    const bool is_taken = is_here && i < execution.next;
+    if (!is_taken && !fabric.arrived(operation.channel, sequence & 1, step.slot)) continue;
+    const std::uint64_t call = (sequence + execution.chunk_count - 1) / execution.chunk_count;
+    last = {.call = call, .round = std::max(step.round, last ? last->round : 0)};
+  }
+  return last;
+}
+
+/// What messages say of a rank of another node that `operation` waits for.
+std::string signs_text(const Operation::Implementation& operation, Rank rank) {
+  const char* const of_what = operation.execution.chunk_count > 1 ? "chunk" : "call";
+  const std::optional<Sign> here = last_sign_of(operation, rank);
+  std::string text = here ? "it has begun this " + std::string(of_what) + ": a message of round " +
+                                std::to_string(here->round) +
+                                " has come from it, but not all that are needed"
+                          : "no message of this " + std::string(of_what) + " has come from it";
+  constexpr std::size_t others_max = 4;
+  std::size_t others = 0;
+  for (const Operation::Implementation* other : operation.communicator.operations) {
+    if (other == &operation || others == others_max) continue;
+    const std::optional<Sign> sign = last_sign_of(*other, rank);
+    if (!sign) continue;
+    ++others;
+    text += "; it has begun " + runtime::name_of(other->name, other->ordinal, other->record.label) +
+            ", call " + std::to_string(sign->call);
+  }
+  return text;
+}
+
 /// A rank that an operation waits for.
 struct Missing {
   Rank rank;
   std::optional<SeenProcess> there;  // of this node
+  std::string signs = {};            // of another node
 };
 
 struct Reported {
@@ -147,6 +199,8 @@ Reported reported(const Operation::Implementation& operation) {
     Missing missing{rank, std::nullopt};
     if (theirs.mapping != nullptr)
       missing.there = look_at(theirs.card.process, theirs.mapping->data(), LookFor::operations);
+    else
+      missing.signs = signs_text(operation, rank);
     result.missing.push_back(std::move(missing));
   }
   return result;
@@ -160,7 +214,7 @@ std::string text_of(const Reported& one) {
   for (const Missing& missing : one.missing) {
     text += "    rank " + std::to_string(index_of(missing.rank));
     if (!missing.there) {
-      text += ": of another node; its message has not come\n";
+      text += ": of another node; " + missing.signs + "\n";
       continue;
     }
     text += " (process " + std::to_string(missing.there->process) +
@@ -230,6 +284,8 @@ Json json_of(const Reported& one) {
     if (rank.there) {
       known.add("seen", activity_text(*rank.there, one.seen));
       add(known, *rank.there);
+    } else {
+      known.add("seen", rank.signs);
     }
     missing.push_back(std::move(known));
   }

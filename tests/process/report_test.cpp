@@ -115,7 +115,7 @@ TEST(Reports, tell_a_stopped_process_from_one_that_computes_and_one_of_another_n
         comes_to_tell(communicator, meeting,
                       {"rank 0 of 3, node 0 of 2",
                        ", stopped): has not started it, 1 calls so far; nothing is in flight there",
-                       "rank 2: of another node; its message has not come"});
+                       "rank 2: of another node; no message of this call has come from it\n"});
     // Whose process it is the report says.
     const std::string text = communicator.report();
     const std::size_t at = text.find("rank 1 (process ");
@@ -126,6 +126,54 @@ TEST(Reports, tell_a_stopped_process_from_one_that_computes_and_one_of_another_n
     return is_told && meeting.wait(30s) == Status::ok ? 0 : 8;
   });
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Reports, say_of_a_rank_of_another_node_what_its_messages_show) {
+  const test::SharedCount begun, looked;
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    ContextOptions options = test::on_test_device(exchange);
+    options.ranks_per_node = {1};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    std::vector<std::uint64_t> source(2), target(2);
+    // Two rounds, in both of which each rank needs the other one.
+    Operation sums =
+        allreduce(communicator, {.source = source.data(),
+                                 .target = target.data(),
+                                 .element_count = source.size(),
+                                 .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                                 .algorithm = Algorithm::ring});
+    Operation meeting = barrier(communicator);
+    if (!runs(sums) || !runs(meeting)) return 1;
+    if (exchange.self() == Rank{1}) {
+      if (meeting.start() != Status::ok) return 2;  // which rank 0 has not begun
+      begun.add();
+      if (!looked.comes_to(1) || sums.start() != Status::ok) return 3;
+      begun.add();
+      if (!looked.comes_to(2)) return 4;
+      return sums.wait(30s) == Status::ok && meeting.wait(30s) == Status::ok ? 0 : 5;
+    }
+    if (!begun.comes_to(1) || sums.start() != Status::ok) return 6;
+    if (!comes_to_tell(communicator, sums,
+                       {"rank 1: of another node; no message of this call has come from it; it has "
+                        "begun barrier #2, call 2\n"}))
+      return 7;
+    looked.add();
+    if (!begun.comes_to(2)) return 8;
+    if (!comes_to_tell(
+            communicator, sums,
+            {"    rank 1: of another node; it has begun this call: a message of round 1 has "
+             "come from it, but not all that are needed; it has begun barrier #2, call 2\n"
+             "  barrier"}))
+      return 9;
+    if (!tells(communicator.report(ReportFormat::json),
+               {"\"same_node\": false", "\"seen\": \"it has begun this call: "}))
+      return 10;
+    looked.add();
+    if (meeting.start() != Status::ok) return 11;
+    return sums.wait(30s) == Status::ok && meeting.wait(30s) == Status::ok ? 0 : 12;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
 TEST(Reports, are_printed_on_a_signal) {
