@@ -190,6 +190,10 @@ InfoSection tuning(const runtime::ContextSettings& settings, const verbs::Port& 
       "several ranks",
       "where they find different tables, that of rank 0 holds for all; where no "
       "table is in force, the slowest port of all counts");
+  if (in_force.knowledge.keeps_to_untuned())
+    section.lines.emplace_back(
+        "prices", fmt::format("those of the preset {}, which all intervals of the table hold",
+                              in_force.knowledge.untuned.name));
   const tune::Machine& machine = in_force.knowledge.machine;
   const tune::Fingerprint made_on = found.table ? found.table->tuning.made_on : tune::Fingerprint{};
   InfoSection part{.title = fmt::format("Machine {}", machine.name), .lines = {}};

@@ -379,7 +379,7 @@ class FirstCalls {
     try {
       return "; " + append_finding(file_to_append_to(context.found_table),
                                    fingerprint_of(context.fabric.port(), context.settings),
-                                   communicator_.tuning->knowledge.machine, std::move(finding));
+                                   communicator_.tuning->knowledge.priced(), std::move(finding));
     } catch (const std::exception& error) {  // the operation is made all the same, on all ranks
       return std::string("; not appended: ") + error.what();
     }

@@ -427,7 +427,7 @@ std::string Operation::Implementation::explanation() const {
     if (is_by_calls)
       text = "chosen: " + tune::choose(asked, topology, knowledge).name() +
              ", by first calls\n  otherwise " + text;
-    const plan::Network network = knowledge.machine.network();
+    const plan::Network network = knowledge.priced().network();
     if (const std::string why = tune::why_copied_from_segments({asked, topology, network});
         is_in_segments() && !why.empty())
       text += "\n  " + why;

@@ -103,7 +103,9 @@ class Trace {
   /// operation ended, of which one was timed.
   std::uint32_t period(std::uint64_t elapsed, std::uint64_t stamps,
                        std::uint64_t calls) const noexcept {
-    constexpr std::uint64_t share = 20;
+    constexpr std::uint64_t share = 20, stamps_of_a_call = 4;
+    // The operation is rare, whatever the others take.
+    if (share * stamp_ticks_ * stamps_of_a_call * calls <= elapsed) return 1;
     const std::uint64_t wanted = share * stamp_ticks_ * stamps * calls;
     std::uint32_t period = 1;
     while (period < period_max && elapsed * period < wanted) period *= 2;
@@ -239,7 +241,7 @@ class OperationTrace {
     if (is_untimed_) {
       begin_late(now);
       if (has_rounds_) trace_.stamp(now, Trace::Kind::round_begins, operation_, round);
-      round_ = round;
+      round_ = has_rounds_ ? round : 0;
     }
     settle(now);
     waits_ = true;

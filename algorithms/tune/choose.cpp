@@ -530,13 +530,12 @@ struct Kept {
   bool decides() const noexcept { return untuned && !is_canonical; }
 };
 Kept kept_bits(const CollectiveRequest& request, const Topology& topology,
-               const Knowledge& knowledge, std::size_t& budget) {
+               const Knowledge& knowledge) {
   if (knowledge.bits == TuningBits::free || operator_class_of(request) == OperatorClass::none ||
       !order_shows_in_bits(request.reduction))
     return {};
   const Knowledge without_file = untuned(knowledge.untuned);
-  Chooser chooser(request, topology, without_file);
-  chooser.share(budget);
+  Chooser chooser(request, topology, without_file);  // with a budget of its own
   Kept kept{.untuned = chooser.choose()};
   kept.is_canonical = gives_canonical_bits(kept.untuned->row());
   return kept;
@@ -623,7 +622,7 @@ Choice choose(const CollectiveRequest& request, const Topology& given, const Kno
   const Topology topology = given.counted();
   if (!request.only.empty()) return Chooser(request, topology, knowledge).choose();
   std::size_t budget = messages_followed_max;
-  Kept kept = kept_bits(request, topology, knowledge, budget);
+  Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) {
     Chooser::decide(*kept.untuned, "kept as without a tuning file, for the bits of results");
     return std::move(*kept.untuned);
@@ -737,7 +736,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   };
   if (says_how(request)) return found;
   std::size_t budget = messages_followed_max;
-  const Kept kept = kept_bits(request, topology, knowledge, budget);
+  const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
   Chooser chooser(request, topology, knowledge);
   chooser.share(budget);

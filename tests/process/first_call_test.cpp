@@ -373,6 +373,52 @@ TEST(FirstCall, appends_what_it_has_found_where_that_is_asked_for) {
   EXPECT_FALSE(std::filesystem::exists(home.file() + ".journal"));
 }
 
+/// A machine that may be `other`, but has other figures.
+tune::Machine much_like(const tune::Machine& other) {
+  tune::Machine machine = other;
+  machine.name = "measured";
+  for (tune::Figure& figure : machine.figures) {
+    figure.low = figure.value - figure.value / 10;
+    figure.high = figure.value + figure.value / 10;
+    figure.value += figure.value / 25;
+  }
+  return machine;
+}
+
+/// Prices are then those of the preset, and are none on the machine of the file.
+int appending_to_what_holds_the_preset(Exchange& exchange, const Home& home) {
+  const auto appended = [&](Operation& operation, Context&) {
+    return exchange.self() != Rank{0} || says(operation, "; appended to " + home.file()) ? 0 : 1;
+  };
+  const int wrong = with_operation(exchange, TuningMode::first_call, true, appended);
+  if (wrong != 0) return wrong;
+  if (exchange.self() == Rank{0}) {
+    tune::Tuning tuning = home.tuning();
+    tuning.findings.clear();
+    tuning.machine = much_like(tune::machine_preset("qdr"));
+    std::ofstream(home.file()) << tune::text_of(tuning);
+  }
+  if (with_operation(exchange, TuningMode::first_call, true, appended) != 0) return 2;
+  if (exchange.self() != Rank{0}) return 0;
+  const tune::Tuning tuning = home.tuning();
+  if (tuning.findings.size() != 1 || tuning.findings[0].others.empty()) return 3;
+  const tune::Finding& found = tuning.findings[0];
+  return found.winner.predicted == 0 && found.others[0].predicted == 0 ? 0 : 4;
+}
+
+TEST(FirstCall, appends_no_prices_of_another_machine_than_that_of_the_file) {
+  const Home home;
+  ::setenv("TUTTI_SOFT_FABRIC", "qdr", 1);
+  constexpr std::uint32_t ranks = 5;
+  soft::VirtualTime time(ranks);
+  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    return appending_to_what_holds_the_preset(exchange, home);
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
 tune::Finding some_finding(std::uint64_t bytes) {
   return {.collective = tune::Collective::broadcast,
           .bytes = bytes,

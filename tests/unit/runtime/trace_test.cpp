@@ -252,6 +252,28 @@ TEST_F(Traces, time_all_calls_if_stamps_take_a_small_part_of_the_time) {
   EXPECT_EQ(number_in(text, "untimed_calls", 1), 0);
 }
 
+TEST_F(Traces, time_all_calls_of_an_operation_that_is_rare_among_quick_ones) {
+  {
+    Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
+    trace.sample(1000);
+    TracedOperation seldom = two_rounds(8);
+    seldom.collective = "barrier";
+    OperationTrace quick(trace, two_rounds(8)), rare(trace, std::move(seldom));
+    std::uint64_t call = 0;
+    for (std::uint64_t turn = 1; turn <= 50; ++turn) {
+      for (int i = 0; i < 1000; ++i) make_short_call(quick, ++call);
+      clock_.pass(50us);
+      make_short_call(rare, turn);
+    }
+  }
+  const std::string text = content_of(path("trace.0"));
+  const std::size_t barrier = text.find("barrier");
+  ASSERT_NE(barrier, std::string::npos);
+  const std::string of_barrier = text.substr(barrier, text.find('\n', barrier) - barrier);
+  EXPECT_EQ(number_in(of_barrier, "timed_calls", 0), 50) << of_barrier;
+  EXPECT_GT(number_in(text, "untimed_calls", 0), 40'000);
+}
+
 TEST_F(Traces, have_every_call_that_waits_for_long) {
   {
     Trace trace(path("trace"), Rank{0}, 1 << 20, clock_);
