@@ -148,9 +148,10 @@ class Hub::Service {
   void join() {
     if (thread_.joinable()) thread_.join();
   }
-  /// Any thread: when the hub is told to stop, it serves until nobody needs it any more; or not.
+  /// Any thread may call this.  True: when the hub is told to stop, it serves until no rank needs
+  /// it any more.
   void serve_on(bool until_not_needed) noexcept { serves_on_ = until_not_needed; }
-  /// Any thread may ask; then join() returns at once.
+  /// Any thread may ask.  If it is over, join() returns at once.
   bool is_over() const noexcept { return is_over_; }
   /// After join().
   Silences silences() const { return {probes_.silent_since(), probes_.vanished()}; }
@@ -191,7 +192,7 @@ class Hub::Service {
   }
 
   void stop() noexcept {
-    std::uint64_t times = 0;  // a hub that serves on is stopped a second time when the process ends
+    std::uint64_t times = 0;  // a hub that serves on is stopped again when the process ends
     [[maybe_unused]] const ssize_t taken = ::read(stop_, &times, sizeof times);
     stopping_ = in(!joined_ ? farewell_timeout : serves_on_ ? wait_forever : linger_);
     if (!joined_) return;
@@ -888,7 +889,8 @@ void Hub::stop_and_join() noexcept {
   service_->join();
 }
 
-/// Ends what is left when the process ends, or this library is unloaded.
+/// Hubs that serve on without an owner.  When the process ends, or this library is unloaded, they
+/// are stopped.
 class Hub::Kept {
  public:
   void add(std::unique_ptr<Hub> hub) {
@@ -909,7 +911,7 @@ void Hub::keep_serving(std::unique_ptr<Hub> hub) noexcept {
   hub->stop();
   try {
     kept.add(std::move(hub));
-  } catch (const std::exception&) {  // without memory it ends at once
+  } catch (const std::exception&) {  // without memory the hub ends at once
   }
 }
 

@@ -4,9 +4,9 @@
 // much, nor stay long, nor keep others waiting.  Only the hub decides which incident was the first,
 // so all ranks receive the same one.
 //
-// A hub may outlive its exchange (keep_serving()): a side channel beside another exchange does not
-// hold up rank 0 when that leaves first, and the others go on hearing of each other's deaths for as
-// long as rank 0's process lives.
+// A hub may outlive its exchange (keep_serving()).  So where it is a side channel beside another
+// exchange, rank 0 may leave first without waiting, and the other ranks still hear of each other's
+// deaths as long as the process of rank 0 lives.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct HubOptions {
   std::string secret;
   Timeout linger{};  // how long the destructor waits at most
   /// The destructor does not wait for ranks that still need the hub.  They get no more news, and do
-  /// not take that for an incident.  keep_serving() leaves the hub to itself instead.
+  /// not take that for an incident.  keep_serving() lets the hub serve on without an owner instead.
   bool ends_quietly = false;
   /// Where each rank listens, in a meeting of those that are still there (reunion.hpp): the hub
   /// connects to the ranks that have not come.  A rank whose port refuses that, or says something
@@ -71,15 +71,15 @@ class Hub {
 
   /// Any thread may ask.
   Relayed relayed() const noexcept;
-  /// Returns at once.  The hub serves until all ranks have left or died, an incident has reached
-  /// them, or this process ends.  In a forked child it does nothing.
+  /// Returns at once; from then on the hub has no owner.  It serves until all ranks have left or
+  /// died, an incident has reached them, or this process ends.  In a forked child it does nothing.
   static void keep_serving(std::unique_ptr<Hub> hub) noexcept;
   /// Ends as the destructor does, and says what is worth knowing in the next meeting.  Not in a
   /// forked child.
   Silences end();
 
  private:
-  class Kept;  // hubs that are left to themselves
+  class Kept;  // hubs that serve on without an owner
   void stop() noexcept;
   void stop_and_join() noexcept;
   class Service;  // the thread and everything that it owns

@@ -113,7 +113,7 @@ Probe::Finding Probe::miss(int error, Timeout now) noexcept {
     return look_at_silence(now);
   }
   if (!is_silent) {
-    note_answer();  // or could not be asked
+    note_answer();  // or another failure than silence
     state_.asks_host = false;
   }
   state_.socket = UnsharedDescriptor();

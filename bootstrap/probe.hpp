@@ -73,7 +73,8 @@ class Probe {
 
   /// Since when nothing has answered; none on the same host.
   std::optional<Timeout> silent_since() const noexcept { return state_.silent_since; }
-  /// Whether something has, or could not be asked, since the last reset().
+  /// Whether the port or the host has answered since the last reset().  An attempt to connect that
+  /// failed for another reason than silence counts as an answer.
   bool has_answered() const noexcept { return state_.has_answered; }
 
   /// A connection with that rank has ended in silence, of which TCP needs longer than

@@ -57,7 +57,7 @@ class Probes {
   Timeout sleep_max(Timeout now) const noexcept;
   std::vector<std::uint32_t> look(std::span<const pollfd> polled, Timeout now);
 
-  /// Whether something has answered at that rank's port or host since it is looked for.
+  /// Whether that rank's port or host has answered since the rank has been looked for.
   bool has_answered(std::uint32_t rank) const noexcept { return ranks_[rank].probe.has_answered(); }
 
   /// By rank: since when nothing has answered, of those that are looked for; and whether its host

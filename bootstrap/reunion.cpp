@@ -236,7 +236,7 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
       const std::optional<Rank> silent =
           listen_to_silence(Rank{leader}, *attended.leader_silent_since, deadline, is_gone);
       if (silent) return {.exchange = {}, .missing = {*silent}};
-      leader = UINT32_MAX;  // from the beginning: it may be the same one
+      leader = UINT32_MAX;  // so the next one is the lowest that is not gone
       continue;
     }
     silence_[leader].reset();
@@ -257,10 +257,10 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
   }
 }
 
-/// The leader has not answered since then.  Looks at it and at a rank of each other host at the
-/// same time, so that several hosts that have vanished cost no more time than one, until it is
-/// known who leads: the lowest rank that is not gone has answered, or is of this host.  Returns
-/// that rank if time is up before.
+/// The leader has not answered since `since`.  Probes the leader and one rank of each other host at
+/// the same time, so that several vanished hosts take no longer than one, until it is known who
+/// leads: the lowest rank that is not gone has answered, or is on this host.  If time is up before,
+/// returns the rank that was waited for.
 std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, Deadline deadline,
                                                     std::vector<bool>& is_gone) {
   std::vector<std::optional<Timeout>> silent_since = silences();
@@ -268,7 +268,7 @@ std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, 
   of_leader = std::min(of_leader.value_or(since), since);
   const auto own = index_of(self_), count = static_cast<std::uint32_t>(places_.size());
   Probes probes(places_, own, patience_, silent_since);
-  // Others look at other ranks of a host, so that none has to take the connections of all.
+  // Different ranks probe different ranks of a host, so that no rank gets the connections of all.
   std::map<std::string, std::vector<std::uint32_t>> hosts;
   for (std::uint32_t rank = 0; rank < count; ++rank)
     if (!is_gone[rank] && !are_of_one_host(places_[rank], places_[own]))
@@ -289,15 +289,15 @@ std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, 
   std::vector<pollfd> polled;
   for (;;) {
     std::uint32_t lowest = 0;
-    while (is_gone[lowest]) ++lowest;  // this rank is not gone
-    const bool is_here = are_of_one_host(places_[lowest], places_[own]);
-    if (!is_here) probes.look_for(lowest, true);
-    const bool is_known = is_here || probes.has_answered(lowest);
+    while (is_gone[lowest]) ++lowest;  // ends, as this rank is not gone
+    const bool is_on_this_host = are_of_one_host(places_[lowest], places_[own]);
+    if (!is_on_this_host) probes.look_for(lowest, true);
+    const bool is_known = is_on_this_host || probes.has_answered(lowest);
     const bool is_late = deadline.passed(now());
     if (is_known || is_late) {
       remember({probes.silent_since(), has_vanished});
       if (!is_late) return std::nullopt;
-      return lowest == own ? leader : Rank{lowest};  // this rank has not come too late
+      return lowest == own ? leader : Rank{lowest};  // this rank itself is not missing
     }
     for (const std::uint32_t rank : looked_at)
       if (rank != lowest && probes.has_answered(rank)) probes.look_for(rank, false);

@@ -34,9 +34,9 @@ constexpr Timeout goodbye_timeout = 200ms;
 // The time between attempts to connect: short at first, so that nobody waits for it, then longer.
 constexpr Timeout retry_first = 5ms;
 constexpr Timeout retry_last = 200ms;
-// A leader is silent after this part of Patience::with_port, which is a second: then its silence is
-// listened to beside that of others.
-constexpr int silent_part = 7;
+// If a leader has not answered after Patience::with_port divided by this, which is a second by
+// default, MeetingPlace probes it and the other hosts at the same time.
+constexpr int silence_divisor = 7;
 
 /// The longest payload that the hub may send before its welcome: a list of ranks.
 std::size_t joining_bytes_max(std::uint32_t rank_count) noexcept {
@@ -316,7 +316,7 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
   };
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     const Timeout begun = now();
-    const Timeout patient = may_vanish ? patience.with_port / silent_part : wait_forever;
+    const Timeout patient = may_vanish ? patience.with_port / silence_divisor : wait_forever;
     socket_ = connect_to({&place, 1},
                          Deadline::after(std::min(deadline.remaining(begun), patient), begun));
     const int error = socket_ ? 0 : errno;

@@ -27,7 +27,7 @@ class TcpExchange final : public Exchange {
   /// What becomes of ranks that are still there when rank 0 leaves.
   enum class End : std::uint8_t {
     awaited,  // it waits for them in its destructor
-    quiet,    // they get news as long as its process lives, then no more; alike on all ranks
+    quiet,    // they get news as long as its process lives; all ranks have to say so
   };
   /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.  Rank 0 may
   /// bring a socket that listens at the rendezvous already.
@@ -35,7 +35,7 @@ class TcpExchange final : public Exchange {
                        End end = End::awaited);
   /// Says goodbye.  With End::awaited rank 0 then waits, at most TcpOptions::timeout, until the
   /// others no longer need the hub: until all have left or died, or an incident has reached them.
-  /// With End::quiet its hub goes on without it (Hub::keep_serving()).
+  /// With End::quiet its hub serves on without it (Hub::keep_serving()).
   ~TcpExchange() override;
 
   /// A meeting of the ranks that are still there (reunion.hpp), at the hub of one of them.
@@ -47,13 +47,13 @@ class TcpExchange final : public Exchange {
     Rank leader;                // whose hub it is
     Timeout linger;             // of the destructor of its first rank
     Patience patience = {};
-    /// By rank, or empty: since when nothing has answered, if that was found before.
+    /// By rank, or empty: since when nothing has answered, as far as this is known from before.
     std::vector<std::optional<Timeout>> silent_since = {};
   };
   struct Attended {
-    std::unique_ptr<TcpExchange> exchange;  // none: see the next two; or time is up
+    std::unique_ptr<TcpExchange> exchange;  // null: the next two say why, or time is up
     bool leader_is_gone = false;            // for good; then it is another one's turn
-    /// The leader, which is on another host, does not answer since then: its host may have
+    /// Since when the leader, which is on another host, has not answered: its host may have
     /// vanished.
     std::optional<Timeout> leader_silent_since = {};
     std::vector<Rank> present = {};  // with it: who has come, in the order of their ranks in it

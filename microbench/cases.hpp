@@ -54,7 +54,7 @@ class Cases {
     std::unique_ptr<Operation> meeting = {};  // synchronises the ranks before blocks of tutti
     const bench::Way* given = nullptr;        // of several
     bool in_node_memory = false;
-    bool has_barriers = false;  // of its own: they differ from those of other ways
+    bool has_barriers = false;  // rows of its own, as they differ between ways
   };
 
   bool is_possible(Collective collective) const;

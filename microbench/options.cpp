@@ -153,7 +153,7 @@ void add_node_memory(Options& options) {
   options.ways.push_back(std::move(way));
 }
 
-/// Beside the first way, the same with a trace.
+/// Adds a way that is like the first one, but traced.
 void add_traced(Options& options) {
   if (std::getenv("TUTTI_TRACE") != nullptr)
     refuse("--trace", options.trace_file,

@@ -140,7 +140,7 @@ struct Options : RankOptions {
   bool check = false;
   bool in_segments = false;
   bool in_node_memory = false;   // beside each row, one of it; then it is one of the ways, too
-  std::string trace_file;        // beside each row, one that is traced; one of the ways, too
+  std::string trace_file;        // beside each row, one that is traced; it is a way, too
   bool overlap = false;          // with computing
   bool rotates_root = false;     // after each call, of two ranks
   std::optional<Notify> notify;  // empty: as the environment says

@@ -235,7 +235,7 @@ void fill_ratios(Report& report, const Findings& findings) {
     if (result.which->way == &findings.options.ways.front())
       first = &result;
     else if (first != nullptr) {
-      // The first way over another one, or what a trace costs.
+      // The first way over another one; but what is traced over what is not: what a trace costs.
       const bool is_traced = !result.which->way->trace_file.empty();
       const Result& above = is_traced ? result : *first;
       const Result& below = is_traced ? *first : result;

@@ -48,7 +48,7 @@ std::vector<ChoiceCell> sample_of_choices(const std::vector<ChoiceCell>& grid, s
                                           std::uint64_t seed);
 
 /// Returns the machine with every parameter `percent` higher or lower, as the generator of `seed`
-/// says, and with intervals that hold the machine.
+/// says, and with intervals that contain the values of the given machine.
 tune::Machine machine_off_by(const tune::Machine& machine, std::uint32_t percent,
                              std::uint64_t seed);
 

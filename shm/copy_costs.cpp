@@ -14,7 +14,8 @@ namespace {
 
 using namespace probing;
 
-/// The first rounds of each way bring pages and code into the caches, so there are more than agree.
+/// The first rounds of each way bring pages and code into the caches, so there are more rounds than
+/// have to agree.
 constexpr std::uint64_t rounds_min = 6;
 constexpr std::uint64_t rounds_max = 32;        // of those that count
 constexpr std::uint64_t large_rounds_max = 12;  // each takes as long as several rounds of chunks
@@ -58,11 +59,12 @@ class Leader {
         word_max_(std::chrono::duration<double, std::nano>(probe.word_max).count()),
         side_(probe, end_) {}
 
-  /// All tries with the partner.  Empty: none counts.  A word alone: too few count or agree, or a
-  /// rank cannot read the other one's memory.
+  /// Makes all tries with the partner.  Returns nothing if none counts, and the cost of a word
+  /// alone if too few of them count or agree, or if a rank cannot read the other one's memory.
   std::optional<CopyCosts> runs() {
     const bool enough = runs_chunks() && runs_alone() && runs_at_once();
-    // A word of its own is shorter than one between copies where other programs run, too.
+    // A word that nothing is copied before takes less time than one between copies, also where
+    // other programs run.
     if (enough) static_cast<void>(words_that_count());
     say(over);
     if (there_and_back_ == none) return std::nullopt;
@@ -71,7 +73,7 @@ class Leader {
     return costs_;
   }
 
-  /// Tries with the partner in which nothing is copied.  Empty: too few of them count.
+  /// Makes tries in which nothing is copied.  Returns nothing if too few of them count.
   std::optional<CopyCosts> runs_words() {
     const std::uint64_t counted = words_that_count();
     say(over);
@@ -83,18 +85,18 @@ class Leader {
   bool blocks_are_free() const noexcept { return is_answered_ || partner_is_done_; }
 
  private:
-  /// False: too few rounds count.
+  /// Measures chunks in each of the ways to put them.  False: too few rounds count.
   bool runs_chunks() {
     if (!tries(Way::plain) || !tries(Way::streaming)) return false;
     const bool have_rings = side_.block_count() > 1 && load(probe_.theirs->blocks) > 1;
     if (have_rings && !(goes_round() && tries(Way::ring))) is_agreed_ = false;
-    // How dear the other ways are is no matter.
+    // Only the cheapest way is used, so the figures of the others need not agree.
     for (std::size_t way = 1; way < ways_to_put; ++way)
       if (of_way_[way].sum() < costs_of(best_).sum()) best_ = static_cast<Way>(way);
     const ChunkCosts& chunk = costs_of(best_);
-    costs_.put_chunk = believed(chunk.put);
-    costs_.get_chunk = believed(chunk.get);
-    costs_.exchange_chunk = believed(chunk.exchange);
+    costs_.put_chunk = figure_of(chunk.put);
+    costs_.get_chunk = figure_of(chunk.get);
+    costs_.exchange_chunk = figure_of(chunk.exchange);
     return true;
   }
 
@@ -111,7 +113,7 @@ class Leader {
     return counted;
   }
 
-  /// What this rank does while the partner waits.  False: memory cannot be read.
+  /// Measures what this rank does alone, while the partner waits.  False: memory cannot be read.
   bool runs_alone() {
     LeastTime read_chunk;
     for (std::uint64_t round = 0; round < rounds_max && may_go_on(); ++round) {
@@ -131,29 +133,31 @@ class Leader {
       lower(costs_.own_chunk, takes([&] { side_.copies_own_chunk(); }));
       if (!can_read) return false;
     }
-    costs_.read_chunk = believed(read_chunk);
+    costs_.read_chunk = figure_of(read_chunk);
     return true;
   }
 
-  /// What both do at the same time, but for chunks that are copied.  False: memory cannot be read,
-  /// or the partner is gone.
+  /// Measures what both ranks do at the same time, except copies of chunks, which runs_chunks()
+  /// measures.  False: memory cannot be read, or the partner is gone.
   bool runs_at_once() {
     LeastTime read_chunk, read_large, copied, copied_in_ring;
     if (!times(Way::read_chunk, rounds_max, read_chunk)) return false;
-    costs_.read_chunk_at_once = believed(read_chunk);
+    costs_.read_chunk_at_once = figure_of(read_chunk);
     if (!side_.can_be_large()) return true;
-    // Where other programs run, the way that is the fastest for a chunk may be so by chance.
+    // Where other programs run, a way may have been the fastest for a chunk by chance, so the ring
+    // is tried, too.
     if (!times(pieces_put(best_), large_rounds_max, copied) ||
         (best_ != Way::ring && !times(Way::pieces_ring, large_rounds_max, copied_in_ring)) ||
         !times(Way::read_large, large_rounds_max, read_large))
       return false;
     costs_.exchange_large =
-        believed(copied.figure() <= copied_in_ring.figure() ? copied : copied_in_ring);
-    costs_.read_large_at_once = believed(read_large);
+        figure_of(copied.figure() <= copied_in_ring.figure() ? copied : copied_in_ring);
+    costs_.read_large_at_once = figure_of(read_large);
     return true;
   }
 
-  /// False: memory cannot be read, or the partner is gone.
+  /// Repeats a step of both ranks until its times agree.  False: memory cannot be read, or the
+  /// partner is gone.
   bool times(Way way, std::uint64_t rounds, LeastTime& time) {
     for (std::uint64_t round = 0;
          round < rounds && !time.is_agreed(probe_.spread_max) && may_go_on(); ++round) {
@@ -177,7 +181,8 @@ class Leader {
     return is_done && load(probe_.theirs->get_ns) != cannot_do;
   }
 
-  double believed(const LeastTime& time) noexcept {
+  /// Returns the figure, and remembers if its tries have not agreed.
+  double figure_of(const LeastTime& time) noexcept {
     is_agreed_ = is_agreed_ && time.is_agreed(probe_.spread_max);
     return time.figure();
   }
@@ -217,7 +222,8 @@ class Leader {
   bool tries(Way way) {
     take(way);
     ChunkCosts& chunk = costs_of(way);
-    // Ranks that have begun on one CPU may come apart later, so the others cost time alone.
+    // Ranks that share a CPU at first may be moved to different ones later, so rounds that do not
+    // count cost no more than time.
     std::uint64_t counted = 0;
     while (counted < rounds_max && may_go_on()) {
       if (counted >= rounds_min && chunk.is_agreed(probe_.spread_max)) return true;
@@ -226,7 +232,8 @@ class Leader {
     return counted >= rounds_min;
   }
 
-  /// Lowers the costs.  False: it does not count, as a rank had no CPU of its own.
+  /// Makes a round, and adds its times to the costs.  False: it does not count, because a rank had
+  /// no CPU of its own.
   bool round(ChunkCosts& chunk) {
     is_apart_ = true;
     double word_put = 0, word_get = 0, put_page = 0, get_page = 0, put = 0, get = 0, exchange = 0;

@@ -8,10 +8,11 @@
 //
 // In every round both ranks also copy at the same time, as in an exchange: each into its own block
 // and then out of the other one's.  Where two CPUs are threads of one core that takes twice as long
-// and more, which nothing but a try can tell: a virtual machine shows its CPUs as cores.  Then both
-// read at the same time, a chunk and 512 KiB, and copy 512 KiB in pieces as an exchange of long
-// blocks does, each waiting for each piece of the other one.  What one rank takes alone does not
-// tell that (docs/performance.md, "Reading in place").
+// and more, which nothing but a try can tell: a virtual machine shows its CPUs as cores.  After
+// these rounds both ranks read at the same time, a chunk and 512 KiB, and exchange copies of 512
+// KiB in pieces, as in an exchange of long blocks: each rank waits for each piece of the other one.
+// These times cannot be derived from what one rank takes alone (docs/performance.md, "Reading in
+// place").
 //
 // A chunk is put in the three ways in which the engine does it.  The fastest of them counts: the
 // engine chooses by what its own copies cost, which mostly leads to the same way.
@@ -22,14 +23,14 @@
 //                           ranks have gone round twice
 //
 // Each rank writes only to its own mapping: its blocks and one line of its board.  So a rank that
-// comes late, or not at all, costs the other its patience and does no other harm.  It drops what it
-// has read of the other one.
+// comes late, or not at all, makes the other one wait for as long as its patience says, and does no
+// other harm.  A rank drops what it has read of the other one's memory.
 //
-// Figures are of the shortest tries, because any disturbance makes a try longer.  Tries go on until
-// three of them agree, and up to a bound.  Where they do not agree until then, other programs run,
-// and there are no figures of copies.  Tries with both ranks on one CPU do not count, because
-// nothing crosses from cache to cache there, nor do those in which a word took so long that a rank
-// cannot have been running.
+// Figures are those of the shortest tries, because any disturbance makes a try longer.  Tries are
+// repeated until three of them agree, up to a maximum number.  If they do not agree by then, other
+// programs disturb them, and there are no figures of copies.  Tries with both ranks on one CPU do
+// not count, because nothing crosses from cache to cache there; nor do tries in which a word took
+// so long that one of the ranks cannot have been running.
 #pragma once
 
 #include <algorithm>
@@ -49,9 +50,10 @@ namespace tutti::shm {
 
 inline constexpr std::size_t costs_page_bytes = 4096;
 inline constexpr std::size_t costs_chunk_bytes = 65536;
-/// The engine cuts long blocks into chunks of that size (tune/chunks.cpp).
+/// The engine cuts long blocks into chunks of this size (tune/chunks.cpp).
 inline constexpr std::size_t costs_piece_bytes = 4 * costs_chunk_bytes;
-/// Source, target, shared memory and what the other rank has of these exceed a second cache.
+/// With payloads of this size, the sources, targets and shared memory of both ranks together exceed
+/// a second-level cache.
 inline constexpr std::size_t costs_large_bytes = 2 * costs_piece_bytes;
 
 /// Nanoseconds.  A plain value that allgather can carry.
@@ -69,8 +71,9 @@ struct CopyCosts {
   double exchange_chunk = 0;
   double exchange_large = 0;      // costs_large_bytes likewise, piece by piece; 0: not measured
   double read_chunk_at_once = 0;  // a process_vm_readv of a chunk, while the other rank reads, too
-  double read_large_at_once = 0;  // 0: not measured
-  /// Nothing else was measured: that was not asked for, or tries did not agree.
+  double read_large_at_once = 0;  // costs_large_bytes likewise; 0: not measured
+  /// Only `word` holds: nothing else was to be measured, too few tries counted or agreed, or memory
+  /// could not be read.
   bool is_word_alone = false;
 
   bool has_large() const noexcept { return exchange_large > 0 && read_large_at_once > 0; }
@@ -99,8 +102,8 @@ struct CopyBoard {
   std::uint64_t cpu;     // the partner's CPU when it answered
   std::uint64_t get_ns;  // the time of the partner's last copy
   std::uint64_t way;     // what is done in this step, and how; the leader's
-  std::uint64_t pieces;  // how many the owner has put since the probe began; as `step`
-  std::uint64_t lent;    // where the memory is that the other rank reads, in the owner's process
+  std::uint64_t pieces;  // how many the owner has put in this probe; ordered as `step`
+  std::uint64_t lent;    // address, in the owner's process, of what the other rank reads
 };
 static_assert(sizeof(CopyBoard) == 64);
 static_assert(CopyBoard::offset % alignof(CopyBoard) == 0);
@@ -119,26 +122,27 @@ struct CopyProbe {
   std::span<std::byte> blocks;
   /// Where a block of the other rank, by its address there, lies in this process; never null.
   std::function<const std::byte*(std::uint64_t)> their_block_at;
-  std::int32_t their_process;  // the other rank's, which may be this one
+  std::int32_t their_process;  // of the other rank; may be this process
   /// The leader's.  False: how long a word takes is measured alone, in microseconds.
   bool copies = true;
   std::chrono::nanoseconds patience = std::chrono::milliseconds(20);  // for the whole probe
-  /// The leader's.  A longer word is not believed: between two CPUs it takes 30 to 500 ns.
+  /// The leader's.  A round in which a word took longer does not count: between two CPUs it takes
+  /// 30 to 500 ns.
   std::chrono::nanoseconds word_max = std::chrono::microseconds(1);
-  double spread_max = 1.1;  // the leader's; by which factor tries may differ that agree
+  double spread_max = 1.1;  // the leader's; tries agree if they differ by at most this factor
 };
 
-/// The least of several times, and whether it can be believed.
+/// The shortest of several times, and whether they agree.
 class LeastTime {
  public:
   void add(double taken_ns) noexcept {
     for (double& least : least_)
       if (taken_ns < least) std::swap(taken_ns, least);
   }
-  /// What three tries have not exceeded: a single one may be shorter by chance, as when its lines
+  /// The third-shortest time.  A single try may be shorter by chance, for example because its lines
   /// happened to be in no cache.
   double figure() const noexcept { return least_[2]; }
-  /// Whether three tries, without the least, have taken about the same time.
+  /// Whether the three times after the shortest one differ by at most that factor.
   bool is_agreed(double spread_max) const noexcept {
     return least_[3] < none && least_[3] <= spread_max * least_[1];
   }
@@ -154,8 +158,9 @@ inline CopyBoard* board_of(std::byte* mapping) noexcept {
 }
 
 struct CopyOutcome {
-  /// The leader's alone.  Empty if the partner did not come, had no room, was too slow or never on
-  /// another CPU; a word alone if tries do not agree, or a rank cannot read the other one's memory.
+  /// Only the leader has them.  Empty if the partner did not come, had no room, was too slow or
+  /// never on another CPU; the cost of a word alone if tries did not agree, or if a rank could not
+  /// read the other one's memory.
   std::optional<CopyCosts> costs = {};
   bool blocks_are_free = true;  // false: the other rank may still read them
 };

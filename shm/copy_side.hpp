@@ -1,5 +1,5 @@
-// What each of two ranks does while they measure (copy_costs.hpp): the steps, and how a rank waits
-// for the other one.
+// What each of two ranks does while they measure copying costs (copy_costs.hpp): the steps, and how
+// a rank waits for the other one.
 #pragma once
 
 #include <sched.h>
@@ -20,7 +20,7 @@ namespace tutti::shm::probing {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a step of a way in rounds is about; steps take turns in this order.
+/// What is measured in a step of a round.  The steps of a round have this order.
 enum class Part : std::uint8_t { word, page, chunk, exchange_put, exchange_get };
 inline constexpr std::uint64_t parts = 5;
 
@@ -47,7 +47,7 @@ T load(const T& at, std::memory_order order = std::memory_order_relaxed) noexcep
 
 enum class Seen : std::uint8_t { step, end, timeout };
 
-/// Waits until `look` has seen something, or until `end`.
+/// Repeats `look` until it returns something else than Seen::timeout, or until `end`.
 template <class Look>
 Seen await(Clock::time_point end, const Look& look) noexcept {
   for (;;) {
@@ -68,13 +68,14 @@ inline Seen await_step(const CopyBoard& theirs, std::uint64_t id, std::uint64_t 
   });
 }
 
-/// What is done in a step.  The first four consist of rounds of parts: chunks are put in the three
-/// ways that an operation has, or, for `laps`, into all blocks at once, which counts for nothing
-/// and brings the lines of a ring to where they are when an operation comes round.  In `words`
-/// nothing is put.  The others are single steps: both ranks exchange costs_large_bytes in pieces,
-/// put in either of the three ways, or both read.  Before each step that is large both write their
-/// sources anew, as users do between two calls: what the other rank has read before would be in its
-/// caches.
+/// What is done in a step.  The first four ways have rounds of parts (Part).  In the first three of
+/// them chunks are put as operations put them.  In `laps` they are put into all blocks at once;
+/// this counts for nothing, but brings the lines of a ring to where they are when an operation
+/// comes round.  In `words` nothing is put.  Each other way is a single step: both ranks exchange
+/// costs_large_bytes in pieces, which are put in one of the three ways, or both read.  Before each
+/// step with costs_large_bytes both ranks write their sources anew (`write_large`), as programs do
+/// between two calls: otherwise the other rank would still have in its caches what it has read
+/// before.
 enum class Way : std::uint8_t {
   plain,
   streaming,
@@ -88,7 +89,7 @@ enum class Way : std::uint8_t {
   read_chunk,
   read_large,
 };
-/// A single step, in which both ranks do the same.
+/// Whether the way is a single step, in which both ranks do the same.
 constexpr bool is_at_once(Way way) noexcept {
   return way >= Way::write_large;
 }
@@ -96,15 +97,15 @@ constexpr Part part_of(std::uint64_t step, Way way) noexcept {
   return way == Way::words ? Part::word : static_cast<Part>((step - 1) % parts);  // from 1
 }
 
-/// What either rank does in a step: it copies into its blocks, out of the other one's, and reads
-/// what that one lends.
+/// What either rank does in a step: it copies into its own blocks and out of those of the other
+/// rank, and reads the memory that the other rank lends.
 class Side {
  public:
   Side(const CopyProbe& probe, Clock::time_point end)
       : probe_(probe), end_(end), own_(costs_chunk_bytes, std::byte{1}), into_(costs_chunk_bytes) {
     store(probe.mine->blocks, std::uint64_t{block_count()});
     store(probe.mine->pieces, std::uint64_t{0});
-    // Memory that stays: the other rank may still read when this one has given up.
+    // The blocks stay mapped, so the other rank may still read them when this one has given up.
     store(probe.mine->lent, reinterpret_cast<std::uint64_t>(probe.blocks.data()));
   }
 
@@ -139,8 +140,8 @@ class Side {
                costs_chunk_bytes >=
            large_area_bytes;
   }
-  /// A step that both do at once.  False: the other rank's memory cannot be read, or it does not
-  /// come.
+  /// Does a step in which both ranks do the same.  False: the other rank's memory cannot be read,
+  /// or that rank does not answer.
   bool does(Way way) noexcept {
     if (way == Way::write_large) return writes_large();
     if (way == Way::read_chunk) return reads(costs_chunk_bytes);
@@ -163,8 +164,9 @@ class Side {
     return read_peer_memory(probe_.their_process, load(probe_.theirs->lent), into, bytes) == 0;
   }
 
-  /// From now on pieces go into the first half of the blocks, and what both read and copy into it
-  /// lies in the second half: to enter new pages for it would take longer than to measure.
+  /// Writes the large source.  From now on pieces are put into the first half of the blocks; the
+  /// large source and target are in the second half, because new pages for them would take longer
+  /// than the measurement.
   bool writes_large() noexcept {
     store(probe_.mine->block, reinterpret_cast<std::uint64_t>(probe_.blocks.data()));
     store(probe_.mine->lent, reinterpret_cast<std::uint64_t>(large_source()));
@@ -172,9 +174,9 @@ class Side {
     return true;
   }
 
-  /// Puts piece by piece, each as soon as the other rank has put the one before, and gets that one.
-  /// So two places suffice: who has put a piece has got the one before.  False: the other rank did
-  /// not come so far.
+  /// Puts one piece after the other.  After each, it waits until the other rank has put the same
+  /// one, and gets that.  So two places suffice: a rank that has put a piece has got the one
+  /// before.  False: the other rank has given up, or is too late.
   bool exchanges_pieces(Way way) noexcept {
     for (std::size_t at = 0; at < costs_large_bytes; at += costs_piece_bytes) {
       const std::uint64_t piece = load(probe_.mine->pieces);

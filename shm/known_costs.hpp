@@ -28,20 +28,21 @@ class KnownCosts {
     const auto found = all_.find(nonce);
     if (found == all_.end()) return false;
     const Entry& entry = found->second;
-    return entry.vain_tries >= tries_max ||
+    return entry.failed_tries >= tries_max ||
            (entry.costs && (!copies || !entry.costs->is_word_alone));
   }
-  /// They have tried in vain if nothing was found, or a word alone where `copies` were asked for.
+  /// `found`: what a try has found.  The try has failed if that is nothing, or a word alone where
+  /// `copies` were asked for.
   void learn(std::uint64_t nonce, const std::optional<CopyCosts>& found, bool copies) {
     Entry& entry = all_[nonce];
-    if (!found || (copies && found->is_word_alone)) ++entry.vain_tries;
+    if (!found || (copies && found->is_word_alone)) ++entry.failed_tries;
     if (found && (!entry.costs || entry.costs->is_word_alone)) entry.costs = found;
   }
 
  private:
   struct Entry {
     std::optional<CopyCosts> costs = {};
-    unsigned vain_tries = 0;
+    unsigned failed_tries = 0;
   };
   std::unordered_map<std::uint64_t, Entry> all_;
 };

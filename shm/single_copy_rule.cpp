@@ -42,15 +42,15 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
              : first / chunks + second / chunks + std::max(first, second) * (1 - 1 / chunks);
 }
 
-/// A line through a chunk and costs_large_bytes, for all that is longer than a chunk; in proportion
-/// where nothing large was measured.
+/// The time of what is longer than a chunk: a line through the times of a chunk and of
+/// costs_large_bytes, or in proportion to that of a chunk where nothing large was measured.
 double beyond_chunk(double of_chunk, double of_large, double bytes) noexcept {
   if (of_large == 0) return of_chunk * bytes / chunk;
   return std::max(of_chunk, of_chunk + (of_large - of_chunk) * (bytes - chunk) / (large - chunk));
 }
 
-/// Both ranks read at the same time.  What that adds to the time of one that reads alone grows with
-/// the payload up to a chunk.
+/// The time of a read while the other rank reads, too.  Up to a chunk, what this adds to the time
+/// of a rank that reads alone grows with the payload.
 double read_at_once(double bytes, const CopyCosts& costs) noexcept {
   const double of_chunk = std::max(costs.read_chunk, costs.read_chunk_at_once - 2 * costs.word);
   if (bytes <= chunk) return read(bytes, costs) + (of_chunk - costs.read_chunk) * bytes / chunk;
@@ -58,9 +58,10 @@ double read_at_once(double bytes, const CopyCosts& costs) noexcept {
   return beyond_chunk(of_chunk, costs.read_large_at_once, bytes);
 }
 
-/// Both ranks copy at the same time, which slows them down by a factor: as measured for a chunk,
-/// and less for small payloads, which stay in the first caches.  1.0 to 1.5 on two cores, 1.9 on
-/// two threads of one core (docs/performance.md, "Reading in place").
+/// The time of a put and a get while the other rank makes both, too.  This slows both ranks down by
+/// a factor, which is measured for a chunk (1.0 to 1.5 on two cores, 1.9 on two threads of one
+/// core; docs/performance.md, "Reading in place"), and is smaller for small payloads, which stay in
+/// the first-level caches.
 double copy_at_once(double bytes, const CopyCosts& costs) noexcept {
   const double alone = put(bytes, costs) + get(bytes, costs);
   const double chunk_alone = costs.put_chunk + costs.get_chunk;
@@ -78,17 +79,18 @@ constexpr double margin = 0.95;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
 /// and within their second caches.  The cost of one chunk does not show this (docs/performance.md):
-/// where the figures of a chunk spoke for reading, reads of 8 MiB took 2.0 times as long in a
-/// reduce and 1.36 times in a gather ("EPYC" in single_copy_rule_test.cpp).  Nothing large is
-/// measured for these, as only one rank copies at a time there.
+/// where reading was faster by the figures of a chunk, reading 8 MiB took 2.0 times as long as
+/// copying in a reduce, and 1.36 times in a gather ("EPYC" in single_copy_rule_test.cpp).  Nothing
+/// large is measured for collectives in which only one rank copies at a time.
 constexpr std::size_t most_to_read(ReadFor what) noexcept {
   if (what == ReadFor::broadcast || what == ReadFor::gather) return single_copy_broadcast_bytes_max;
   if (what == ReadFor::reduce) return single_copy_reduce_bytes_max;
   return SIZE_MAX;
 }
 
-/// Exchanges that are longer than what was measured are read only if what was measured is: where it
-/// is not, a gain by a line through two figures is less than these are exact.
+/// Whether an exchange is longer than all that was measured.  It is read only if a shorter one is:
+/// otherwise the gain that a line through two figures promises is smaller than the error of these
+/// figures.
 bool is_beyond_all_figures(ReadFor what, std::size_t bytes, const CopyCosts& costs) noexcept {
   const bool is_exchange = what == ReadFor::allgather || what == ReadFor::alltoall;
   return is_exchange && costs.has_large() && bytes > costs_large_bytes;

@@ -164,8 +164,8 @@ class Connections {
   Status no_credit_slow(Connection& connection) noexcept;
 
   /// Notes that what uses the connections to these processes has failed, or that this end has met
-  /// those processes again since.  `made_before`: it uses none of that serial number or a higher
-  /// one.
+  /// those processes again since.  `made_before`: connections with this serial number or a higher
+  /// one are not concerned.
   void note_failure(std::span<const std::uint64_t> processes, bool has_failed,
                     std::uint64_t made_before = UINT64_MAX) noexcept;
   /// Whether there is a connection on which something may be on its way since such a failure, or

@@ -87,11 +87,12 @@
 //                      reads it with acquire, before it uses the memory for something else.  Areas
 //                      need no such word: once a rank has consumed its last lap, nobody reads its
 //                      contributions.
-//   dry[rank]          Where words are republished, that rank writes 1 with release, when all ranks
-//                      of the node before have left and it has polled since whatever they had sent
-//                      to it: no further chunk comes.  All ranks of the node read it with acquire,
-//                      before they look which chunks are missing.  Without the pair, a rank could
-//                      miss a word that was republished before, and take its chunk for missing.
+//   dry[rank]          Where words are republished, that rank writes 1 with release, once all ranks
+//                      of the node before have left and it has then polled all that they had sent:
+//                      it will receive no further chunk.  All ranks of its node read this word with
+//                      acquire, before they look which chunks are missing.  Without the pair, a
+//                      rank could overlook a word that was republished before this one was written,
+//                      and report as missing a chunk that has arrived.
 //
 // One rule is the whole flow control: a node joins its contributions to lap e only when all of its
 // ranks have contributed to e and have consumed lap e - F.  No message says so to another node,
@@ -270,7 +271,7 @@ struct SharedRingLayout {
     assert(member <= members);
     return taken(members) + member * line_bytes;
   }
-  /// On the line of the former.
+  /// This word shares a cache line with gone(member).
   std::size_t dry(std::uint32_t member) const noexcept {
     assert(member < members);
     return gone(member) + sizeof(std::uint64_t);
@@ -587,7 +588,8 @@ class SharedRing {
     return true;
   }
 
-  /// Says that nothing more comes to this rank from the node before.
+  /// Tells the ranks of this node that this rank will receive no further chunk from the node
+  /// before.
   void run_dry() noexcept { word(layout_.dry(member_)).store(1, std::memory_order_release); }
   bool is_dry(std::uint32_t member) const noexcept {
     return word(layout_.dry(member)).load(std::memory_order_acquire) != 0;

@@ -66,8 +66,9 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   // The least of all ranks, whose devices and settings may differ: how many connections a context
   // holds, and how many receives a connection promises.
   std::uint32_t partners_max = UINT32_MAX, receives_max = UINT32_MAX;
-  /// A connection of this serial number or a higher one was made after a communicator was shrunk,
-  /// and this one has asked for no connection since: its failure does not concern that one.
+  /// Connections with this serial number or a higher one were made after a communicator of this
+  /// context was shrunk, and this communicator has not asked for a connection since.  So it does
+  /// not use them, and its failure does not concern them.
   std::uint64_t connections_until = UINT64_MAX;
   // In force; republished where the ranks' own tuning files would have them do otherwise.
   SharedNotifications shared_notifications = context.shared_notifications;
@@ -143,7 +144,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
     return bytes;
   }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
-  /// `broadcast_bytes`: the payload of a broadcast; 0: it is another collective.
+  /// `broadcast_bytes`: the payload if the plan is of a broadcast, else 0.
   std::size_t chunk_bytes(const plan::Plan& plan, std::size_t broadcast_bytes) const noexcept {
     // In simulated time chunks have the sizes that the prices of schedules assume.
     if (neighbours.nodes.node_count == 1 && process_of.size() > 1 && !context.clock.is_simulated())

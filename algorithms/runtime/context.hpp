@@ -104,8 +104,8 @@ struct TUTTI_HIDDEN Context::Implementation {
   void sleep(runtime::Liveness& watched, Timeout now, Timeout at_most) noexcept;
   /// Whether operations that are destroyed for their users still wait for their peers to read.
   bool has_retired() const noexcept;
-  /// Somebody waits for long, or looks for failures: calls in flight that are not timed are, from
-  /// now on.
+  /// Traces the calls in flight from now on, also those that were not to be timed.  This is called
+  /// when a wait has lasted for long, and when a communicator fails.
   void show_calls() noexcept {
     if (trace) [[unlikely]]
       show_calls_slow();

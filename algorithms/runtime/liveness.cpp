@@ -81,15 +81,17 @@ void Liveness::check(Timeout now) noexcept {
   communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
 }
 
-/// What a rank sent before it left is there: it drained its sends before it said goodbye.  Once all
-/// of that has been looked at, nothing more comes.
+/// Polls until the queues are empty.  A rank announces that it leaves only when all its sends have
+/// completed, so after that nothing more will arrive from ranks that had left before.
 void Liveness::take_all_that_has_come() noexcept {
   for (unsigned turn = 0; turn < turns_to_empty_queues && communicator_.context.progress() > 0;
        ++turn) {
   }
 }
 
-/// Ranks of this node may wait for what comes to this one, also in calls that it has not started.
+/// For each shared ring in which all ranks that send to this one have left, tells the other ranks
+/// of the node that no further chunk will arrive here.  They may wait for one, also in a call that
+/// this rank has not started.
 void Liveness::let_rings_run_dry() noexcept {
   bool any = false;
   for (Operation::Implementation* operation : communicator_.operations)

@@ -84,7 +84,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::string chosen_by = {};  // what first calls have found, as a line
   bool is_chosen = false;      // by tune::choose()
   runtime::WaitCharges charges;
-  bool is_plain = true;  // its call goes as PlanCalls do, or those of TracedPlanCalls, untimed
+  bool is_plain = true;  // its call advances as PlanCalls do: it is not traced, or not timed
   std::unique_ptr<runtime::OperationTrace> tracing;  // null: it is not traced
 
   /// Whether its reduction is an operator that may say so (tutti::fail()).
@@ -144,7 +144,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   std::vector<Rank> missing_ranks() const;
   /// From now on its calls are traced, if its context has a trace.  May throw std::bad_alloc.
   void trace();
-  /// If a call is in flight, it is in the trace from now on.
+  /// Traces the call in flight from now on, if there is one that was not to be timed.
   void show_call() noexcept;
   /// Tells others of it, now that it is complete.
   void publish();

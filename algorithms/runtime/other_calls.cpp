@@ -42,7 +42,8 @@ struct FailingFabric : Fabric {
 void Operation::Implementation::begin_otherwise() noexcept {
   is_plain = false;
   if (tracing) {
-    // A division would be the dearest part of an untimed call.
+    // With one chunk, call() equals the sequence number, and its division would be the most
+    // expensive part of an untimed call.
     tracing->begin(execution.chunk_count == 1 ? execution.sequence : execution.call());
     is_plain = tracing->is_untimed() && std::holds_alternative<TracedPlanCalls>(calls);
   }

@@ -63,7 +63,7 @@ struct ContextSettings {
   bool stragglers = false;  // for whom a rank has waited is printed at the end
   std::string trace_file;   // pattern of a path; empty: no trace
   std::size_t trace_bytes = 4u << 20;
-  bool trace_samples = true;    // calls in quick succession
+  bool trace_samples = true;    // of calls in quick succession only some are timed
   std::string emulated_fabric;  // TUTTI_SOFT_FABRIC; empty: none
 };
 

@@ -510,7 +510,7 @@ Rank SharedRingOperation::one_who_left() const noexcept {
   // Any rank of the node before may be the one to send what is missing, as long as one is there.
   if (!is_open() || !std::all_of(before_.begin(), before_.end(), has_left)) return no_rank;
   // Another rank of this node may have received the missing chunk without having polled for it yet.
-  // A rank that has left has polled for everything.
+  // A rank that has left or is dry has polled for everything.
   if (republishes_)
     for (std::uint32_t owner = 0; owner < owners().size(); ++owner)
       if (members_[owner] != self_ && !has_left(members_[owner]) && !ring_->is_dry(owner))

@@ -143,8 +143,8 @@ class SharedRingOperation {
   /// Somebody who has left and without whom the call cannot end; no_rank: nobody.
   Rank one_who_left() const noexcept;
   /// Whether all ranks of the node before have left, and this rank, to which they send chunks, has
-  /// not told the others of its node so far that no more come.  It does so by run_dry(), which does
-  /// nothing otherwise, once it has polled all that they had sent.
+  /// not yet told its node that no more will arrive.  The caller then polls all that they had sent,
+  /// and calls run_dry(), which tells it.  In any other case run_dry() does nothing.
   bool begins_to_run_dry() noexcept;
   void run_dry() noexcept;
   /// What is missing, and from whom.
@@ -213,6 +213,7 @@ class SharedRingOperation {
   std::vector<std::byte*> areas_ = {};  // of members_, as mapped here
   std::uint32_t ahead_ = 1;
   bool is_shared_ = false, is_greeting_ = false;
+  // Chunks from the node before: some may arrive; all senders have left; the node knows it.
   enum class Flow : std::uint8_t { may_come, runs_dry, is_dry } flow_ = Flow::may_come;
   // Where notifications are republished, and may be more than there are receives:
   bool acknowledges_ = false;

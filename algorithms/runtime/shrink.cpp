@@ -68,11 +68,12 @@ bool has(std::span<const std::uint64_t> processes, std::uint64_t process) {
 /// The communicators of this context that may go on, without the one that is being made.  A
 /// communicator that has not failed, but one of whose ranks is gone without having left, will fail.
 ///
-/// A rank that is missing here may live on in another communicator, if it has destroyed `whole`; so
-/// it counts as gone from that one only if its process is known to have ended, or if the exchange
-/// of that one says so, by which that one has failed then (look()).  Where nothing says so, as
-/// between hosts without a side channel, a communicator that will fail keeps its connections.  They
-/// carry messages of both until then, each to operations of its own.
+/// A rank of `whole` that is not in the new communicator may still take part in others, if it has
+/// destroyed `whole`.  So another communicator counts that rank as gone only if its process is
+/// known to have ended, or if the exchange of that communicator says so, which makes that
+/// communicator fail (look()).  Where neither is known, as between hosts without a side channel, a
+/// communicator that will fail later keeps its connections.  Until then these carry messages of
+/// both communicators, each to its own operations.
 std::vector<const Communicator::Implementation*> those_that_may_go_on(
     Communicator::Implementation& whole, const Communicator::Implementation& made) {
   const std::vector<std::uint64_t> ended = ended_processes(whole.context);

@@ -203,7 +203,7 @@ Trace::~Trace() {
 }
 
 std::uint64_t Trace::measure_stamp() noexcept {
-  // The thread may be interrupted: the quickest of some series counts.
+  // The thread may be interrupted: the fastest of several series counts.
   constexpr unsigned tries = 8, stamps = 64;
   static_assert(stamps * sizeof(Stamp) <= trace_bytes_min);
   assert(made_ == 0);

@@ -9,10 +9,11 @@
 // they mean is found out when the file is written, at the end of the context and when the first of
 // its communicators fails.
 //
-// Where calls follow each other so quickly that stamps would take more than a share of the time,
-// one call of 2, 4, ... 32 is timed, and the others are counted.  Ranks time the same calls, as far
-// as they can: those whose number is a multiple of that power of two.  Their stamps then delay one
-// call instead of one each, and the file has the same calls of all ranks.
+// Where calls follow each other so quickly that stamps would take more than a twentieth of the
+// time, one call in 2, 4, ... or 32 is timed, and the others are only counted.  The timed calls are
+// those whose number is a multiple of that power of two, so ranks time the same calls as far as
+// possible: their stamps then delay one call instead of one each, and the files of all ranks
+// contain the same calls.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +55,7 @@ class Trace {
  public:
   enum class Kind : std::uint8_t {
     call_begins,     // value: its number
-    call_has_begun,  // a while ago, without a stamp; value: its number
+    call_has_begun,  // the call began earlier, without a stamp; value: its number
     round_begins,
     wait_begins,  // value: the rank that is awaited
     wait_ends,
@@ -76,31 +77,33 @@ class Trace {
     std::uint64_t timed = 0, untimed = 0;
   };
 
-  /// Measures what a stamp costs, in ticks.  Nothing has been stamped yet.
+  /// Measures what a stamp costs, in ticks.  Must precede all other stamps.
   std::uint64_t measure_stamp() noexcept;
-  /// From now on, calls that follow each other quickly are sampled; a stamp costs so many ticks.
+  /// From now on, of calls that follow each other quickly only some are timed.  `stamp_ticks`: what
+  /// a stamp costs.
   void sample(std::uint64_t stamp_ticks) noexcept { stamp_ticks_ = stamp_ticks; }
 
   /// Returns a number for stamps.  May throw std::bad_alloc.
   std::uint16_t add(TracedOperation operation);
-  /// The counts of an operation, which are there as long as the trace is.
+  /// The counts of an operation's calls, valid as long as the trace.
   Calls& calls_of(std::uint16_t operation) noexcept { return operations_[operation].calls; }
   void set_label(std::uint16_t operation, std::string_view label) noexcept;
 
   std::uint64_t now() noexcept { return counts_ticks_ ? ticks() : clock_ns(); }
-  /// `untimed`: how many calls of the operation before the one that begins have no stamps.
+  /// `untimed`: at the begin of a call, how many calls of the operation since its last timed one
+  /// have no stamps.
   void stamp(std::uint64_t ticks, Kind kind, std::uint16_t operation, std::uint32_t value = 0,
              std::uint8_t untimed = 0) noexcept {
     stamps_[made_++ & mask_] = {ticks, value, operation, kind, untimed};
   }
-  /// How many stamps all operations have made.
+  /// How many stamps there have been, of all operations.
   std::uint64_t made() const noexcept { return made_; }
 
-  /// At most one call of so many is timed.
+  /// The longest period: at least one call in so many is timed.
   static constexpr std::uint32_t period_max = 32;
-  /// One call of how many is to be timed, a power of two, so that stamps take at most a twentieth
-  /// of the time.  In the last `elapsed` ticks so many stamps were made, and `calls` calls of the
-  /// operation ended, of which one was timed.
+  /// Returns a power of two: if one call in that many is timed, stamps take at most a twentieth of
+  /// the time, unless even period_max is too short for that.  In the last `elapsed` ticks `stamps`
+  /// stamps were made, and `calls` calls of the operation ended, of which one was timed.
   std::uint32_t period(std::uint64_t elapsed, std::uint64_t stamps,
                        std::uint64_t calls) const noexcept {
     constexpr std::uint64_t share = 20, stamps_of_a_call = 4;
@@ -184,8 +187,9 @@ class Trace {
 /// when the first look has found nothing.  The begin of a wait is stamped when the second look has
 /// found nothing either.  The end of a wait is stamped together with whatever comes next.
 ///
-/// An untimed call reads no clock.  When somebody waits for it for long, it becomes a timed one
-/// that has begun late (Context::Implementation::show_calls()): no slow call is missing.
+/// An untimed call reads no clock.  If a wait for it lasts for long, it becomes a timed call whose
+/// first stamp is late (Context::Implementation::show_calls()), so no slow call is missing from the
+/// trace.
 class OperationTrace {
  public:
   OperationTrace(Trace& trace, TracedOperation operation)
@@ -235,7 +239,7 @@ class OperationTrace {
     if (begins_) settle(trace_.now());
     return (!waits_ || has_come_) && std::exchange(has_looked_, true);
   }
-  /// `round`: where the call is.  From now on it is a timed one.
+  /// `round`: the one that the call has reached.  An untimed call is timed from now on.
   void wait(Rank awaited, std::uint32_t round = 0) noexcept {
     const std::uint64_t now = trace_.now();
     if (is_untimed_) {
@@ -260,7 +264,8 @@ class OperationTrace {
     end_by(Trace::Kind::call_fails);
     period_ = 1;
   }
-  /// The next call has number 1 again.
+  /// Calls are given up, and the next one has number 1 again.  `in_flight`: whether a call has not
+  /// ended.
   void forget_calls(bool in_flight) noexcept {
     if (in_flight) fail();
     period_ = 1;
@@ -310,10 +315,10 @@ class OperationTrace {
   std::uint32_t round_ = 0;
   std::uint32_t call_ = 0;
   std::uint32_t period_ = 1;          // one call of so many is timed
-  std::uint32_t untimed_ = 0;         // calls since the last timed one
-  std::uint32_t untimed_before_ = 0;  // and those between that one and the timed one before
-  std::uint64_t ended_ = 0;           // when the last timed call did
-  std::uint64_t made_ = 0;            // stamps of the trace then
+  std::uint32_t untimed_ = 0;         // calls since the begin of the last timed one
+  std::uint32_t untimed_before_ = 0;  // likewise, between the last two timed ones
+  std::uint64_t ended_ = 0;           // when the last timed call ended
+  std::uint64_t made_ = 0;            // stamps of the whole trace at that time
 };
 
 }  // namespace tutti::runtime

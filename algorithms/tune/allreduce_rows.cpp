@@ -220,7 +220,7 @@ std::vector<Variant> canonical_variants(const Query& query) {
     for (std::uint32_t n = 1; n <= 7; ++n) {
       plan::PerRound vector = plan::uniform(rank_count, n);
       if (n * vector.size() <= messages_max) add_vector(std::move(vector));
-      // In as many rounds, without messages that bring nothing new.
+      // The vector with as many rounds that has no spare messages.
       vector = plan::nearest_covering(rank_count, n);
       if (std::accumulate(vector.begin(), vector.end(), 0u) <= messages_max)
         add_vector(std::move(vector));
@@ -556,8 +556,8 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const std::vector<std::uint32_t> runs = plan::canonical_halving_runs(topology.rank_count);
   const Picoseconds cost = cost_of_runs(query, runs, std::min(inside, runs.size()));
   if (has_canonical_time(query)) return cost / 20 * twentieths_of_halving(topology);
-  // By the recurrence: what some ranks carry for other cubes is not in the runs, nor what ranks of
-  // a node wait for each other.
+  // The factors are fitted to the recurrence.  The runs contain neither what some ranks carry for
+  // other cubes nor the time for which ranks of a node wait for each other.
   const int cubes = std::popcount(topology.rank_count);
   const Picoseconds carried = cubes == 1 ? 0 : std::max(cubes, 5);
   return cost + cost / 20 * (inside == 0 ? carried : cubes == 1 ? 5 : 15);

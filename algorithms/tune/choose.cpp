@@ -290,9 +290,9 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 }
 
 /// Follows the events of the few cheapest candidates, and puts first the one that then takes least.
-/// Candidates with too many messages to be followed are compared with the others by their price, if
-/// the prices of such a call are near the events, or if none that is cheaper is followed.  Else
-/// they are passed over.
+/// A candidate with too many messages to be followed is compared with the others by its price, if
+/// the prices of such a call are near the events, or if no cheaper candidate is followed.
+/// Otherwise it is skipped.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 12, considered_max = 2 * followed_max;
   std::size_t own_budget = messages_followed_max;
@@ -301,7 +301,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   if (topology_.rank_count > ranks_followed_max || budget / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
-  const bool goes_on = has_canonical_time(query);
+  const bool prices_are_near = has_canonical_time(query);
   const bool has_equal_nodes = topology_.has_equal_nodes();
   std::size_t messages = 0, considered = 0;
   std::vector<std::size_t> followed, compared;
@@ -311,10 +311,10 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
     // Plans of canonical dissemination take longer to build, so each of their messages counts more.
     const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
-    if (is_canonical && goes_on && topology_.rank_count > 32 && more <= budget) more *= 4;
+    if (is_canonical && prices_are_near && topology_.rank_count > 32 && more <= budget) more *= 4;
     const bool is_followed = more <= budget - messages;
-    if (!is_followed && !goes_on && followed.empty() && !has_equal_nodes) break;
-    if (is_followed || goes_on || followed.empty()) compared.push_back(considered);
+    if (!is_followed && !prices_are_near && followed.empty() && !has_equal_nodes) break;
+    if (is_followed || prices_are_near || followed.empty()) compared.push_back(considered);
     if (is_followed) {
       messages += more;
       followed.push_back(considered);
@@ -593,8 +593,8 @@ std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& re
 
 /// Replaces `found` by what is chosen without a file, unless that clearly takes longer.  So a file
 /// that is slightly wrong, or differs little from the network assumed without it, changes no
-/// choice.  The choice without a file has a budget of its own, as it has without one, and the
-/// comparison has another one.
+/// choice.  The choice without a file may follow as many messages as in a program that has none, so
+/// it is the same; the comparison may follow as many again.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by

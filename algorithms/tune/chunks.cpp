@@ -98,7 +98,7 @@ std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
   if (sends_blocks_directly(plan))  // A rank has a partial for each other rank at most.
     return longer(chunk_bytes_of_node_blocks, std::min(node_blocks_partials_bytes, share),
                   2 * std::max<std::size_t>(plan.parts - 1u, 1));
-  constexpr std::size_t partials_of_root = 2;  // one for every other chunk
+  constexpr std::size_t partials_of_root = 2;  // used by successive chunks in turns
   if (broadcast_bytes != 0 && is_flat_broadcast(plan))
     return longer(std::min(chunk_bytes_of_node_broadcast, broadcast_bytes / node_broadcast_chunks),
                   share, partials_of_root);

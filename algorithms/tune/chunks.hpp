@@ -20,9 +20,9 @@ inline constexpr std::size_t chunk_bytes_across = 128u << 10;
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
 inline constexpr std::size_t node_arena_divisor = 16;
-/// A chunk of a long broadcast from its root straight to the other ranks of a single node: a share
-/// of the payload, so that the first chunk, for which the others wait, is short beside the rest
-/// (measured, docs/performance.md).
+/// The longest chunk of a long broadcast from its root directly to the other ranks of a single
+/// node, and how many chunks it has if these are shorter: all ranks wait for the first chunk, so it
+/// has to be short beside the rest (measured, docs/performance.md).
 inline constexpr std::size_t chunk_bytes_of_node_broadcast = 256u << 10;
 inline constexpr std::size_t node_broadcast_chunks = 8;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
@@ -85,11 +85,12 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
 /// Whether the plan sends each block directly to whom it is for, through partials.
 bool sends_blocks_directly(const plan::Plan& plan) noexcept;
 
-/// Whether a broadcast's plan sends the payload from its root straight to all other ranks, copied.
+/// Whether the root of this broadcast sends the payload directly to all other ranks, and the
+/// payload is copied: it does not stay in the users' buffers.
 bool is_flat_broadcast(const plan::Plan& plan) noexcept;
 
-/// As chunk_bytes_for(), where all ranks are on one node, the smallest of whose arenas has
-/// `arena_bytes`.  `broadcast_bytes`: the payload of a broadcast; 0: it is another collective.
+/// As chunk_bytes_for(), where all ranks are on one node.  `arena_bytes`: the smallest of their
+/// arenas.  `broadcast_bytes`: the payload if the plan is of a broadcast, else 0.
 std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
                                     std::size_t arena_bytes,
                                     std::size_t broadcast_bytes = 0) noexcept;

@@ -489,11 +489,13 @@ std::vector<Variant> across_groups(const Query& query) {
   return variants;
 }
 
-/// The messages with a payload that a rank sends, and waits for while others send: where some ranks
-/// send what others only get, per_round counts both, and has up to four times as many as one rank
-/// (here rank 0, which sends about as many as any other) has to do with.  Where lanes share a port,
-/// it sends those of others while one waits, but for the few that depend on each other: what
-/// another cube tells, what is carried over a bit, and the result that goes back.
+/// Returns how many messages with a payload follow each other at a rank: those that it sends, and
+/// those that it waits for while others send.  Where some ranks send what others only receive,
+/// per_round counts both, which may be four times as many as concern one rank, so the messages of
+/// rank 0 are counted, which sends about as many as any other.  Where several lanes share a port,
+/// the port sends messages of other lanes while one lane waits, except for a few that depend on
+/// each other: the value from another cube, the one that is carried over a bit, and the result that
+/// is sent back.
 plan::Picoseconds messages_in_turn(const plan::Plan& plan, bool shares_port) {
   constexpr plan::Picoseconds dependent = 3;
   const plan::Picoseconds sent = std::count_if(

@@ -19,19 +19,20 @@ enum class TuningBits : std::uint8_t {
 };
 
 struct Knowledge {
-  Machine machine = machine_preset("fdr");  // of the file, if there is one
+  Machine machine = machine_preset("fdr");  // as the file describes it, if there is one
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};
   Corrections corrections = {};  // of the findings
   TuningBits bits = TuningBits::free;
-  Machine untuned = machine_preset("fdr");  // by which they would be priced without a file
+  Machine untuned = machine_preset("fdr");  // by which schedules would be priced without a file
 
-  /// Whether the file knows nothing against the machine assumed without it: no finding, and no
-  /// figure whose interval leaves that one out.  Schedules then stay those of the latter.
+  /// Whether the file does not contradict the machine that is assumed without a file: it has no
+  /// findings, and all its intervals contain the figures of that machine.  Schedules are then those
+  /// that are chosen without a file.
   bool keeps_to_untuned() const {
     return machine != untuned && corrections.empty() && machine.may_be(untuned);
   }
-  /// By which schedules are priced.
+  /// The machine by which schedules are priced.
   const Machine& priced() const { return keeps_to_untuned() ? untuned : machine; }
 };
 

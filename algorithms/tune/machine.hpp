@@ -56,8 +56,8 @@ struct Machine {
   }
   Figure& operator[](Parameter parameter) { return figures[static_cast<std::size_t>(parameter)]; }
   plan::Network network() const;
-  /// Whether it may be that one: all its intervals hold the other's values, but for fan_max, of
-  /// which no price is made.
+  /// Whether this description fits the other machine: all intervals contain the values of the other
+  /// one, except that of fan_max, which no price depends on.
   bool may_be(const Machine& other) const noexcept;
   friend bool operator==(const Machine&, const Machine&) = default;
 };

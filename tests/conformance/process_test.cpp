@@ -673,10 +673,11 @@ TEST_P(Middle, of_a_message_is_where_it_stops_when_its_target_is_taken_down) {
                        (storage == Storage::private_pages && wanted_identity() == Identity::below);
   if (withdrawal.is_shared && bounces)
     GTEST_SKIP() << "what an initiator has claimed is lost there with the connection";
-  // A message may be through before this process runs again: where both share a core, in one turn
-  // of the scheduler (8 MiB take less than that on a fast machine), else while something else has
-  // the second core.  So the attempts alternate between the two, and where other programs keep both
-  // cores busy, the message becomes longer until it takes more than a turn.
+  // A whole message may arrive before this process runs again: where both processes share a core,
+  // within one time slice of the scheduler (8 MiB take less than that on a fast machine), else
+  // while another program runs on the second core.  So the attempts alternate between one core and
+  // two, and where other programs keep both cores busy, the message becomes longer until it takes
+  // more than a time slice.
   bool is_caught = false;
   constexpr std::size_t most_bytes = std::size_t{256} << 20;
   for (int attempt = 0; attempt < 48 && !is_caught && !HasFailure(); ++attempt)

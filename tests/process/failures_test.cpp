@@ -438,7 +438,7 @@ TEST(LeavingInGoodOrder, ranks_that_finished_may_leave_while_others_finish) {
 
 /// Rank 0 broadcasts to two ranks, destroys the operation when nobody has read yet, calls
 /// `before_end`, and destroys its communicator.  Returns how long that takes.  `others`: what the
-/// other ranks do once rank 0 has sent; they read into `value`.
+/// other ranks do once rank 0 has sent; they receive into `value`.
 struct EarlyEnd {
   std::function<void(Communicator&, Exchange&)> before_end;
   std::function<int(Operation&, const std::uint64_t& value, std::uint32_t self)> others;
@@ -451,7 +451,7 @@ std::chrono::milliseconds end_early(const EarlyEnd& early) {
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     ContextOptions options = options_of(exchange, early.ranks_per_node);
-    // Where the others would read in place, rank 0 could not finish before they have.
+    // If the other ranks read in place, rank 0 could not finish before they have read.
     options.single_copy_bytes = SIZE_MAX;
     Context context(options);
     auto communicator = std::make_unique<Communicator>(context, exchange);
@@ -459,7 +459,7 @@ std::chrono::milliseconds end_early(const EarlyEnd& early) {
     std::optional<Operation> operation = broadcast(*communicator, std::span(values), Rank{0});
     communicator->synchronize();
     if (self != 0) {
-      // A rank that leaves before rank 0 has sent is a failure that rank 0 reports.
+      // If a rank left before rank 0 has sent, rank 0 would report a failure.
       return sent.comes_to(1) ? early.others(*operation, values.back(), self) : 10;
     }
     if (operation->start() != Status::ok || operation->wait(10s) != Status::ok) return 1;

@@ -212,7 +212,7 @@ TEST(Rooted, chunks_are_right_on_both_sides_of_their_edges) {
   }
 }
 
-/// Chunks are such that all ranks choose the same, and the smallest arena has room for them.
+/// All ranks choose chunks of the same length, for which the smallest arena has room.
 TEST(Rooted, long_broadcasts_inside_a_node_fit_the_smallest_arena_of_its_ranks) {
   if (!test::device_is_soft()) GTEST_SKIP() << "about shared memory";
   for (const std::size_t arena_of_others : {1u << 20, 16u << 20}) {

@@ -785,7 +785,8 @@ TEST(SharedRing, a_rank_that_leaves_too_early_is_named) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-/// Several ranks of a node receive chunks, and each of them alone sees what has come to it.
+/// Several ranks of a node receive chunks, and none of them can see which notifications the others
+/// have not polled.
 TEST(Republished, a_node_that_leaves_too_early_is_named) {
   using Kind = RingJob::Kind;
   for (const Kind kind : {Kind::allreduce, Kind::allgather, Kind::reduce_scatter})
@@ -809,7 +810,8 @@ TEST(Republished, a_node_that_leaves_too_early_is_named) {
     }
 }
 
-/// A rank that waits for something else polls what comes to its node all the same.
+/// A rank that waits in another operation polls the chunks that it receives for its node all the
+/// same.
 TEST(Republished, likewise_if_a_receiver_waits_for_something_else) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context = context_of(exchange, {2, 2}, 4u << 20, SharedNotifications::republished);

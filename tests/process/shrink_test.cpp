@@ -623,8 +623,9 @@ TEST(ShrinkOfLocalRanks, what_the_old_communicator_misses_does_not_concern_the_n
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
-/// A rank learns only later that the old communicator has failed.  The connections that were made
-/// anew have not met that failure: they end in good order, and what is made over them goes on.
+/// A rank may learn only after the shrink that the old communicator has failed.  That failure does
+/// not concern connections that were made since: they end in good order, and operations over them
+/// go on.
 TEST(ShrinkOfLocalRanks,
      a_failure_of_the_old_communicator_does_not_concern_connections_made_since) {
   constexpr std::uint32_t ranks = 2;

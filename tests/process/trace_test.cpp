@@ -123,8 +123,9 @@ assert any(e.get("cat") == "wait" for e in trace["traceEvents"])
   }
 }
 
-/// Both ranks call as quickly as they can, and rank 1 comes late three times: whether or not these
-/// calls were to be timed, the trace of rank 0 has them, and it counts all others.
+/// Both ranks call as quickly as they can, and rank 1 is late three times.  The trace of rank 0 has
+/// these three calls, whether or not they were to be timed, and the traces count all calls that
+/// they do not have.
 TEST_F(Traces, count_calls_that_they_do_not_time_and_have_those_that_wait) {
   ::unsetenv("TUTTI_TRACE_SHORT_CALLS");
   const test::SharedCount waited;

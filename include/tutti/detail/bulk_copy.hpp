@@ -50,9 +50,9 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
-  /// Ticks per byte of the copies so far; 0: unknown, as where nothing is measured.
+  /// Ticks per byte of the copies so far by plain stores; 0: unknown, as where nothing is measured.
   double cost_of_plain() const noexcept { return choice_.cost(Either::usual); }
-  /// With what they cost the reader.
+  /// Likewise by streaming stores, including what they cost the reader.
   double cost_of_streaming() const noexcept {
     return gain_of_streaming * choice_.cost(Either::other);
   }

@@ -1,5 +1,5 @@
-// Takes the faster of two ways to do the same, by the times that both have taken lately, for work
-// that is done again and again: kinds of stores, copies whole or in pieces (bulk_copy.hpp).
+// Chooses the faster of two ways to do the same work again and again, by the times that both have
+// taken lately: plain or streaming stores, copies as a whole or in pieces (bulk_copy.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,22 @@ class FasterOfTwo {
   /// `gain_min`: how many times as fast as the usual way the other one must be to be preferred.
   explicit FasterOfTwo(double gain_min = 1) noexcept : gain_min_(gain_min) {}
 
-  /// The way to go next.  Now and then it is the slower one, so that a change is noticed.
+  /// The way for the next run.  Now and then it is the slower one, so that a change is noticed.
   Either next() noexcept;
-  /// Records how long that has taken.
+  /// Records how long a run has taken in that way.
   void took(Either way, std::size_t bytes, std::uint64_t ticks) noexcept;
   /// Ticks per byte; 0: unknown.
   double cost(Either way) const noexcept { return costs_[static_cast<std::size_t>(way)]; }
 
  private:
-  static constexpr unsigned alternating_times = 4;  // the first ones
+  static constexpr unsigned alternating_times = 4;  // the first runs
   static constexpr unsigned times_between_trials = 32;
   /// The slower the other way, the rarer its trials: one that takes ten times as long is tried
-  /// after ten times as many copies.  This is the largest such factor.
+  /// after ten times as many runs.  This is the largest such factor.
   static constexpr double seldom_max = 16;
-  /// A longer time than this many means counts as this many, because the copy may have been
-  /// interrupted, or the first into its pages.  For that reason, too, a time of less than half the
-  /// mean replaces the mean at once.
+  /// A longer time than this many means counts as this many, because a run may have been
+  /// interrupted, or may have been the first one that touches its pages.  For that reason, too, a
+  /// time of less than half the mean replaces the mean at once.
   static constexpr double outlier = 4;
 
   double gain_min_;

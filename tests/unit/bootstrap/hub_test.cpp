@@ -480,8 +480,8 @@ TEST(Hub, a_flood_stops_no_job) {
 TEST(Hub, a_crowd_that_takes_all_descriptors_delays_nobody) {
   auto job = tcp_job(2);
   for (TcpOptions& options : job) options.timeout = 60s;
-  // The hub is alone in its process: rank 1 needs descriptors of its own.  It is forked before this
-  // one has threads.
+  // The hub has a process of its own, because rank 1 needs descriptors, too.  That process is
+  // forked before this one has threads.
   const pid_t hub_process = ::fork();
   if (hub_process == 0) {
     const int next = ::dup(STDERR_FILENO);
@@ -502,8 +502,8 @@ TEST(Hub, a_crowd_that_takes_all_descriptors_delays_nobody) {
   EXPECT_EQ(::waitpid(hub_process, &status, 0), hub_process);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_FALSE(last[0].failed) << last[0].text;
-  // A hub that waits before it takes the next of 400 needs 40 s, and one that waits until strangers
-  // have used up their time 5 s for every 11 of them.
+  // A hub that waits before it accepts the next of 400 strangers needs 40 s.  One that waits until
+  // the time of the strangers is over needs 5 s for every 11 of them.
   EXPECT_LT(last[0].took, 20s);
 }
 

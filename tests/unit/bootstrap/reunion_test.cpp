@@ -442,8 +442,9 @@ MeetingCard card_at(const Address& place) {
 
 /// The hosts of these tests are silent from the beginning, so a short time is enough.
 constexpr Patience impatient{.with_port = 300ms, .with_host = 200ms};
-/// Calls that are too short for a silence would not be if the machine paused, so some tests take a
-/// longer one.  Only the time with the port adds up.
+/// A pause of the machine could make a call as long as a silence, for which it is to be too short,
+/// so some tests require a longer silence.  Of that, only the time with the port adds up over
+/// calls.
 constexpr Patience patient{.with_port = 3s, .with_host = 1s};
 constexpr Patience that_adds_up{.with_port = 3s, .with_host = 200ms};
 constexpr Timeout too_short = 250ms;
@@ -604,7 +605,7 @@ TEST(Reunion, a_leader_whose_calls_are_too_short_for_a_silence_adds_them_up) {
   std::optional<Port> late(here);
   const std::vector cards{place.card(Rank{0}), card_at(at_no_host()), card_at(late->place())};
   place.know(cards, Rank{0});
-  // On a busy machine this rank may be too late itself.
+  // On a busy machine this rank itself may be the one that is missing.
   const auto missing = [&](Timeout timeout) {
     for (;;) {
       const Ending ending = meet(place, 0, timeout);

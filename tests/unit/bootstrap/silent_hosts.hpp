@@ -36,8 +36,8 @@ inline Address at_host(std::uint32_t host, std::uint16_t port = 0) {
 }
 constexpr std::uint32_t here = 0, elsewhere = 1;
 
-/// A host, of several, to which this one has no route: connecting fails at once, because TCP has no
-/// multicast.
+/// One of several hosts (`which`) to which this one has no route: connecting fails at once, because
+/// TCP has no multicast.
 inline Address at_no_host(std::uint16_t port = 5000, std::uint32_t which = 0) {
   Address address = at_host(here, port);
   const in_addr_t number = htonl(INADDR_ALLHOSTS_GROUP + which);

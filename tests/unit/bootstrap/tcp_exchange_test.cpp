@@ -485,17 +485,18 @@ TEST(TcpExchange, an_end_of_the_relay_is_an_incident) {
   rank_1.join();
 }
 
-/// `rank` runs in a process of its own, which it ends.  It may have threads if this one has none,
-/// so tests that need that come before those that leave a hub to itself in this process.
-template <class Rank>
-pid_t in_a_process(Rank&& rank) {
+/// Runs `body`, which has to end the process, in a process of its own.  That process may have
+/// threads only if this one has none when it forks, so tests that use this function precede those
+/// in which a hub outlives its exchange in this process.
+template <class Body>
+pid_t in_a_process(Body&& body) {
   const pid_t process = ::fork();
-  if (process == 0) rank();
+  if (process == 0) body();
   return process;
 }
 
-// Protects: a process that has left ends when it wants to, in which way it wants to, and that is no
-// failure of those that go on without it.
+// Protects: when rank 0 has left, its process may end at any time, by itself or by a signal, and
+// the other ranks do not fail.
 TEST(TcpExchange, the_process_of_rank_zero_ends_although_others_have_not_left) {
   for (const bool is_killed : {false, true}) {
     const auto job = tcp_job(2);
@@ -517,8 +518,8 @@ TEST(TcpExchange, the_process_of_rank_zero_ends_although_others_have_not_left) {
   }
 }
 
-// Protects: what serves those that have not left is gone once they have.  No test before this one
-// has left a hub to itself in this process.
+// Protects: a hub that outlives its exchange ends when the last rank has left.  In no test before
+// this one does a hub of this process outlive its exchange.
 TEST(TcpExchange, a_hub_that_goes_on_ends_with_the_last_rank) {
   const auto threads = [] {
     std::size_t count = 0;
@@ -537,7 +538,7 @@ TEST(TcpExchange, a_hub_that_goes_on_ends_with_the_last_rank) {
   EXPECT_TRUE(within(20s, [&] { return threads() <= before; }));
 }
 
-// Protects: a death is heard of also after rank 0 has left.
+// Protects: ranks hear of a death also after rank 0 has left.
 TEST(TcpExchange, a_death_after_a_quiet_end_is_heard_of) {
   const auto job = tcp_job(3);
   const pid_t dies = in_a_process([&] {

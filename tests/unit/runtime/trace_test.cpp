@@ -1,6 +1,6 @@
 // Promise: a trace is JSON whose calls, rounds and waits are closed in the order in which they were
 // opened, whatever was dropped; a file that cannot be written is refused with its name; and calls
-// that are not timed are counted, but for those that wait for long, which are always timed.
+// that are not timed are counted, while calls that wait for long are always timed.
 #include "runtime/trace.hpp"
 
 #include <fcntl.h>
@@ -201,7 +201,8 @@ std::vector<std::string> calls_of(const std::string& text) {
   return calls;
 }
 
-/// Which calls a trace of one operation has, and whether the calls between them are counted.
+/// Returns the numbers of the calls that a trace of one operation has, and expects that it counts
+/// the calls between them.
 std::vector<std::uint64_t> timed_calls_of(const std::string& text) {
   std::vector<std::uint64_t> numbers;
   for (const std::string& event : calls_of(text)) {
@@ -214,14 +215,15 @@ std::vector<std::uint64_t> timed_calls_of(const std::string& text) {
   return numbers;
 }
 
-/// A call whose messages are there when it looks.
+/// Makes a call that finds its messages at its first look.
 void make_short_call(OperationTrace& operation, std::uint64_t call) {
   operation.begin(call);
   operation.advances(in_round(0));
   operation.end();
 }
 
-/// A stamp costs a microsecond, as the clock has it, which is most of what such a call takes.
+/// By the clock of these tests a stamp costs a microsecond, which is most of what such a call
+/// takes.
 TEST_F(Traces, time_one_of_32_calls_in_the_quickest_succession_and_count_the_others) {
   constexpr std::uint64_t calls = 1000;
   {
@@ -232,7 +234,7 @@ TEST_F(Traces, time_one_of_32_calls_in_the_quickest_succession_and_count_the_oth
   }
   const std::string text = content_of(path("trace.0"));
   const std::vector<std::uint64_t> timed = timed_calls_of(text);
-  std::vector<std::uint64_t> expected = {1, 16};  // it has taken some time until the first one
+  std::vector<std::uint64_t> expected = {1, 16};  // time counts from 0 for the first one
   for (std::uint64_t call = 32; call <= calls; call += 32) expected.push_back(call);
   EXPECT_EQ(timed, expected);
   EXPECT_EQ(number_in(text, "timed_calls", 0), timed.size());

@@ -46,7 +46,7 @@ struct Pair {
                 [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); },
             .their_process = ::getpid(),
             .patience = patience,
-            // On a busy machine, tries may differ as much as they like, but for tests about that.
+            // So that all tries agree on a busy machine, too, except in tests about that.
             .word_max = 20s,
             .spread_max = 1e12};
   }
@@ -68,7 +68,7 @@ bool bind_to(std::size_t number) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-/// Runs both sides, each on a CPU of its own; `change` may change the leader's.
+/// Runs both sides, each on a CPU of its own; `change` may change the leader's probe.
 template <class Change>
 std::pair<CopyOutcome, CopyOutcome> on_two_cpus(Pair& pair, const Change& change) {
   CopyOutcome outcome, followed;
@@ -106,7 +106,7 @@ void expect_figures(std::size_t block_count, std::size_t partners_block_count) {
   EXPECT_LT(costs.put_page, costs.put_chunk);
   EXPECT_LT(costs.get_page, costs.get_chunk);
   EXPECT_FALSE(costs.is_word_alone);
-  // Two payloads of its own, and places for as much again.
+  // Room for two large payloads, the source and the target, and places for as much again.
   constexpr std::size_t large_blocks = 4 * costs_large_bytes / costs_chunk_bytes;
   EXPECT_EQ(costs.has_large(), std::min(block_count, partners_block_count) >= large_blocks);
 }
@@ -292,19 +292,19 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
   if (child == 0) ::_exit(0);
   ASSERT_GT(child, 0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  for (const bool of_leader : {true, false}) {
+  for (const bool leader_is_dead : {true, false}) {
     Pair pair;
     CopyOutcome outcome;
     std::thread leader([&] {
       EXPECT_TRUE(bind_to(0));
       CopyProbe probe = pair.probe(0, 20s);
-      if (!of_leader) probe.their_process = child;
+      if (!leader_is_dead) probe.their_process = child;
       outcome = measure_copies_as_leader(probe);
     });
     std::thread partner([&] {
       EXPECT_TRUE(bind_to(1));
       CopyProbe probe = pair.probe(1, 20s);
-      if (of_leader) probe.their_process = child;
+      if (leader_is_dead) probe.their_process = child;
       EXPECT_TRUE(measure_copies_as_partner(probe).blocks_are_free);
     });
     partner.join();

@@ -43,8 +43,8 @@ TEST(KnownCosts, tries_in_vain_end) {
   EXPECT_TRUE(known.is_settled(neighbour, true));
 }
 
-/// Protects: where other programs disturb every measurement, each new communicator does not measure
-/// again, and how long a word takes is known all the same.
+/// Protects: where other programs disturb every measurement, new communicators stop measuring, and
+/// how long a word takes is known all the same.
 TEST(KnownCosts, a_word_in_place_of_copies_is_kept_and_was_a_try_in_vain) {
   KnownCosts known;
   for (unsigned tried = 0; tried < KnownCosts::tries_max; ++tried) {

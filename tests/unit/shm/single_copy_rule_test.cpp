@@ -223,7 +223,7 @@ const Machine epyc_with_two_cores{.name = "EPYC with two cores",
                                            {ReadFor::scatter, 256 * K, 0.94},
                                            {ReadFor::scatter, 1 * M, 1.08},
                                            {ReadFor::scatter, 2 * M, 1.08},
-                                           // Figures of at most 64 KiB do not show it.
+                                           // Figures of at most 64 KiB do not show this gain.
                                            {ReadFor::scatter, 8 * M, 0.77, true},
                                            {ReadFor::alltoall, 8 * M, 0.72},
                                            {ReadFor::broadcast, 8 * M, 2.50},
@@ -414,7 +414,8 @@ TEST(SingleCopyRule, a_late_first_byte_moves_the_threshold) {
   }
 }
 
-/// What both ranks do with 512 KiB at the same time decides for long blocks, whatever a chunk says.
+/// What 512 KiB take when both ranks read, or both copy, at the same time decides about long
+/// blocks, whatever the figures of a chunk are.
 TEST(SingleCopyRule, long_blocks_go_by_what_was_measured_of_them) {
   const auto alltoall = [](double read_ns, double copied_ns) {
     CopyCosts costs = epyc_with_two_cores.costs;
@@ -427,7 +428,8 @@ TEST(SingleCopyRule, long_blocks_go_by_what_was_measured_of_them) {
     EXPECT_EQ(alltoall(50e3, 30e3).holds(bytes), bytes == 64 * K) << bytes;
   }
   EXPECT_FALSE(alltoall(50e3, 50e3).holds(1 * M));  // no gain, and a system call
-  // Where 512 KiB are not worth reading, a line through the figures decides about no longer ones.
+  // Where 512 KiB are not read, longer blocks are not read either, even if they were faster by the
+  // line through the figures.
   CopyCosts costs = later_epyc_by_long_blocks.costs;
   costs.exchange_large = 1.04 * costs.read_large_at_once;
   const ReadRange range = reading_by_costs(costs)[static_cast<std::size_t>(ReadFor::alltoall)];

@@ -109,7 +109,7 @@ TEST(Selection, long_broadcasts_in_a_single_node_go_in_longer_chunks_if_these_st
     EXPECT_EQ(chunk(8u << 20, 1u << 20), usual) << "of a small arena";
     EXPECT_LE(2 * chunk(8u << 20, 4u << 20), (4u << 20) / 16) << "the root's partials";
   }
-  // Further down a tree, ranks would wait for longer chunks.
+  // Ranks further down a deeper tree would wait longer for such chunks, so they are not used there.
   const plan::Plan tree = broadcast_plan(Rank{0}, 8,
                                          {.bytes = 8u << 20,
                                           .per_round_by_default = {},

@@ -360,8 +360,8 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
   EXPECT_GE(left, 5u);
 }
 
-// What a file does not know better than the network assumed without it is no reason for another
-// choice, also where its own figures would make one.
+// A file that does not contradict the network that is assumed without it changes no choice, also
+// where its own figures would change one.
 TEST(ChoiceByKnowledge, stays_the_one_without_a_file_where_intervals_hold_the_assumed_network) {
   std::size_t different = 0;
   for (const auto& [parameter, share] :
@@ -385,15 +385,15 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_where_intervals_hold_the_as
                   std::string::npos)
             << choice.explanation();
       }
-    // What is measured of schedules is more than the figures say.
+    // Schedules were measured, too, so prices are those of the file.
     with_file.corrections = Corrections({finding_of(allreduce_of(8), nodes_of(4), "pairwise")});
     EXPECT_EQ(with_file.priced(), with_file.machine);
   }
   EXPECT_GE(different, 3u);
 }
 
-// The second candidate has too many messages to be followed beside the first, and one behind it
-// takes the least.
+// The second candidate has too many messages to be followed beside the first, and a candidate that
+// is more expensive by its price takes the least time.
 TEST(ChoiceByKnowledge, passes_over_candidates_whose_events_are_too_many) {
   const CollectiveRequest request = allreduce_of(64 << 10);
   const Topology topology = nodes_of(32, 8);
@@ -553,8 +553,8 @@ constexpr std::chrono::milliseconds choosing_max{10};
 #endif
 
 // All ranks choose by themselves, each time an operation is made: about a millisecond for thousands
-// of ranks (release build), and a few at most for few, whose events are followed.  Of processor
-// time, which does not pass while other programs run.
+// of ranks (release build), and a few at most for few, whose events are followed.  Processor time
+// is measured, because it does not pass while other programs run.
 TEST(Choosing, takes_about_a_millisecond) {
   const Knowledge nothing, races = bench::of_many_races();
   std::chrono::nanoseconds slowest{0};

@@ -66,7 +66,7 @@ TEST(Machine, may_be_another_one_whose_figures_are_in_all_its_intervals) {
     figure.high = fdr[parameter].value - 1;
     EXPECT_FALSE(measured.may_be(fdr)) << key_of(parameter);
   }
-  Machine crowded = fdr;  // no price is made of that
+  Machine crowded = fdr;  // no price depends on that
   crowded[Parameter::fan_max] = {.value = 8, .low = 8, .high = 8};
   EXPECT_TRUE(crowded.may_be(fdr));
 }

@@ -32,7 +32,7 @@ int streamed(FasterOfTwo& choice, Costs costs, int copies) {
   return count;
 }
 
-/// As BulkCopy has it: the usual way is by plain stores.
+/// As in BulkCopy: the usual way is plain stores, the other one streaming stores.
 FasterOfTwo choice_of_stores() {
   return FasterOfTwo(BulkCopy::gain_of_streaming);
 }

@@ -104,7 +104,7 @@ TEST(Connections, remember_a_failure_until_they_are_forgotten_or_their_ranks_hav
   EXPECT_FALSE(connections.has_met_failure()) << "another one to that process";
 }
 
-/// What has failed may be older than a connection, and not use it.
+/// A communicator that has failed may be older than a connection, and so may not use it.
 TEST(Connections, remember_no_failure_of_what_is_older) {
   Device device;
   Connections connections(device.port, device.domain.get(), {});
