@@ -135,7 +135,7 @@ TEST_F(Traces, count_calls_that_they_do_not_time_and_have_those_that_wait) {
     const double mine = 1;
     double whole = 0;
     Operation sums = allreduce<double>(communicator, {&mine, 1}, {&whole, 1}, sum);
-    for (int call = 1; call <= 10'000; ++call) {
+    for (std::uint32_t call = 1; call <= 10'000; ++call) {
       if (call % 3001 == 0) {
         if (exchange.self() == Rank{1} && !waited.comes_to(call / 3001)) return 1;
         if (exchange.self() == Rank{0}) {
