@@ -309,9 +309,11 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
         .exchange = {}, .missing = {ranks.begin(), ranks.end()}, .remark = remark_on_shortage()};
   };
   const auto leader_is_missing = [&] { return missing({&meeting.leader, 1}); };
+  bool has_answered = false;
   const auto leader_is_silent = [&](Timeout since) {
     Attended attended = leader_is_missing();
     attended.leader_silent_since = since;
+    attended.leader_has_answered = has_answered;
     return attended;
   };
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
@@ -322,6 +324,7 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
     const int error = socket_ ? 0 : errno;
     if (may_vanish && is_silence(error)) return leader_is_silent(begun);
     if (socket_) {
+      has_answered = true;
       say_hello();
       switch (await_reply(deadline)) {
         case Reply::welcome:
