@@ -308,7 +308,7 @@ std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, 
       }
       remember({probes.silent_since(), has_vanished});
       if (!is_late) return std::nullopt;
-      return lowest == own ? leader : Rank{lowest};  // this rank itself is not missing
+      return probes.silent_since()[lowest] ? Rank{lowest} : leader;
     }
     for (const std::uint32_t rank : looked_at)
       if (rank != lowest && probes.has_answered(rank)) probes.look_for(rank, false);
