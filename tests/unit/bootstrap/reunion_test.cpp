@@ -522,9 +522,12 @@ TEST(Reunion, a_host_above_the_leader_is_looked_for_anew_when_the_leader_dies) {
                           card_at(at_no_host(5000, 1)), place.card(Rank{3})};
   place.know(cards, Rank{3});
   Ending ending;
-  std::thread waits([&] { ending = meet(place, 3, 60s); });
-  const Deadline soon = in(30s);
-  while (queue_at(cards[1]) == 0 && !soon.passed(detail::now())) std::this_thread::sleep_for(1ms);
+  std::atomic<bool> has_ended = false;
+  std::thread waits([&] {
+    ending = meet(place, 3, 60s);
+    has_ended = true;
+  });
+  while (queue_at(cards[1]) == 0 && !has_ended) std::this_thread::sleep_for(1ms);
   const Timeout died = detail::now();
   leader.reset();
   waits.join();
