@@ -31,6 +31,8 @@ using wire::FrameType;
 constexpr Timeout answer_timeout = 500ms;
 // Enough for the goodbye to leave this host.
 constexpr Timeout goodbye_timeout = 200ms;
+// Enough for the thread of this rank's hub to read it.
+constexpr Timeout own_goodbye_timeout = 2s;
 // The time between attempts to connect: short at first, so that nobody waits for it, then longer.
 constexpr Timeout retry_first = 5ms;
 constexpr Timeout retry_last = 200ms;
@@ -139,14 +141,21 @@ TcpExchange::~TcpExchange() {
 
 void TcpExchange::say_goodbye() noexcept {
   if (!socket_) return;
-  const Deadline deadline = Deadline::after(goodbye_timeout, now());
+  // A hub that serves on passes the goodbye on before it closes this connection.  After that this
+  // process may end in any way, and the others know that this rank had left.
+  const bool hub_serves_on = hub_ && end_ == End::quiet;
+  const Deadline deadline =
+      Deadline::after(hub_serves_on ? own_goodbye_timeout : goodbye_timeout, now());
   say_last(FrameType::goodbye, {});
   for (flush(); !outbox_.empty() && !deadline.passed(now()); flush()) {
     pollfd waiting{socket_.get(), POLLOUT, 0};
     (void)::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
     if ((waiting.revents & (POLLERR | POLLHUP)) != 0) break;
   }
-  finish_sending(socket_.get(), deadline);
+  if (hub_serves_on)
+    finish_and_await_end(socket_.get(), deadline);
+  else
+    finish_sending(socket_.get(), deadline);
   socket_ = UnsharedDescriptor();
 }
 
