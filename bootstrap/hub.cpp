@@ -893,20 +893,33 @@ void Hub::stop_and_join() noexcept {
 /// are stopped.
 class Hub::Kept {
  public:
+  /// After close() the hub ends at once.
   void add(std::unique_ptr<Hub> hub) {
     const std::lock_guard lock(mutex_);
+    if (is_closed_) return;
     std::erase_if(hubs_, [](const auto& one) { return one->service_->is_over(); });
     hubs_.push_back(std::move(hub));
+  }
+  void close() noexcept {
+    std::vector<std::unique_ptr<Hub>> hubs;  // which end without the lock
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    hubs.swap(hubs_);
   }
 
  private:
   std::mutex mutex_;
+  bool is_closed_ = false;
   std::vector<std::unique_ptr<Hub>> hubs_;
 };
 
 void Hub::keep_serving(std::unique_ptr<Hub> hub) noexcept {
   if (hub->stop_.inherited()) return;
-  static Kept kept;
+  // It is never destroyed, because exchanges that are older static objects end after it.
+  static Kept& kept = *new Kept;
+  static const struct AtExit {
+    ~AtExit() { kept.close(); }
+  } at_exit;
   hub->service_->serve_on(true);
   hub->stop();
   try {

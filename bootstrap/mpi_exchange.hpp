@@ -22,12 +22,13 @@ namespace tutti {
 /// whose process has ended.  After one, MPI keeps what it was lent: the duplicate is never freed.
 ///
 /// When a rank dies, the launcher ends the whole job, unless it is told not to.  Between ranks of
-/// several hosts there is a side channel over TCP, as long as rank 0 has its exchange: it listens
-/// at an address of its own.  There is no side channel if any rank cannot connect to rank 0 within
-/// 5 s.  There is none either if all ranks see each other's processes, because then a communicator
-/// finds out about deaths without it (docs/guarantees.md).  Without a side channel incident() is
-/// none, and announce() reaches nobody.  has_left() is also true of ranks of the same host and PID
-/// namespace whose process has ended, however it did.  Throws
+/// several hosts there is a side channel over TCP.  A thread of rank 0 relays it, and listens at an
+/// address of its own; it stays until all ranks have left, an incident has reached them, or the
+/// process ends, also after rank 0 has left.  There is no side channel if any rank cannot connect
+/// to rank 0 within 5 s.  There is none either if all ranks see each other's processes, because
+/// then a communicator finds out about deaths without it (docs/guarantees.md).  Without a side
+/// channel incident() is none, and announce() reaches nobody.  has_left() is also true of ranks of
+/// the same host and PID namespace whose process has ended, however it did.  Throws
 /// Error{invalid_argument, timed_out, peer_failed, system}.
 TUTTI_EXPORT std::unique_ptr<Exchange> mpi_exchange(
     MPI_Comm communicator,

@@ -232,6 +232,7 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
                                                           .patience = patience_,
                                                           .silent_since = silences()},
                                                          deadline, std::move(listener));
+    if (attended.leader_has_answered) silence_[leader].reset();
     if (attended.leader_silent_since) {
       const std::optional<Rank> silent =
           listen_to_silence(Rank{leader}, *attended.leader_silent_since, deadline, is_gone);
@@ -249,6 +250,7 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
       empty_queue();
       is_gone_.assign(places_.size(), true);
       for (const Rank rank : attended.present) is_gone_[index_of(rank)] = false;
+      vanished_until_.assign(places_.size(), std::nullopt);  // it may have come back
     }
     return {.exchange = std::move(attended.exchange),
             .present = std::move(attended.present),
@@ -259,8 +261,11 @@ MeetingPlace::Met MeetingPlace::meet(Deadline deadline, Timeout linger,
 
 /// The leader has not answered since `since`.  Probes the leader and one rank of each other host at
 /// the same time, so that several vanished hosts take no longer than one, until it is known who
-/// leads: the lowest rank that is not gone has answered, or is on this host.  If time is up before,
-/// returns the rank that was waited for.
+/// leads: the lowest rank that is not gone has answered, or is on this host.  Unless this rank
+/// leads itself, it does not hold against a rank above the leader that its host has vanished: the
+/// leader decides who comes, and that host may come back before the leader dies.  If time is up
+/// before, returns the rank that was waited for: that lowest one if it has been silent, else the
+/// leader.
 std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, Deadline deadline,
                                                     std::vector<bool>& is_gone) {
   std::vector<std::optional<Timeout>> silent_since = silences();
@@ -277,10 +282,12 @@ std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, 
   for (const auto& host : hosts) looked_at.push_back(host.second[own % host.second.size()]);
   for (const std::uint32_t rank : looked_at) probes.look_for(rank, true);
   std::vector<bool> has_vanished(count);
+  std::vector<bool> is_gone_anyway = is_gone;  // even if no host has vanished
   const auto leave_out = [&](const std::vector<std::uint32_t>& ranks) {
     const std::vector<bool> vanished = probes.vanished();
     for (const std::uint32_t rank : ranks) {
       is_gone[rank] = true;
+      if (!vanished[rank]) is_gone_anyway[rank] = true;
       for (std::uint32_t other = 0; vanished[rank] && other < count; ++other)
         if (are_of_one_host(places_[rank], places_[other]))
           is_gone[other] = has_vanished[other] = true;
@@ -295,9 +302,13 @@ std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, 
     const bool is_known = is_on_this_host || probes.has_answered(lowest);
     const bool is_late = deadline.passed(now());
     if (is_known || is_late) {
+      for (std::uint32_t rank = lowest + 1; lowest != own && rank < count; ++rank) {
+        if (has_vanished[rank]) is_gone[rank] = is_gone_anyway[rank];
+        has_vanished[rank] = false;
+      }
       remember({probes.silent_since(), has_vanished});
       if (!is_late) return std::nullopt;
-      return lowest == own ? leader : Rank{lowest};  // this rank itself is not missing
+      return probes.silent_since()[lowest] ? Rank{lowest} : leader;
     }
     for (const std::uint32_t rank : looked_at)
       if (rank != lowest && probes.has_answered(rank)) probes.look_for(rank, false);

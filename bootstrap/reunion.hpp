@@ -23,8 +23,9 @@
 // hosts.
 //
 // If a host has vanished, all of its ranks are gone, for this call and for those of the next minute
-// (vanished_remembered).  While a leader does not answer, a rank probes all other hosts, too, so
-// that several vanished hosts are found at the same time.
+// (vanished_remembered) that begin before the next meeting.  While a leader does not answer, a rank
+// probes all other hosts, too, so that several vanished hosts are found at the same time.  What it
+// finds of hosts above the next leader counts only if it leads itself.
 //
 // Two ranks whose hosts cannot reach each other take each other's hosts for vanished, and then both
 // sides of the network go on by themselves.

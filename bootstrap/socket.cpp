@@ -353,4 +353,18 @@ void finish_sending(int socket, Deadline deadline) noexcept {
   }
 }
 
+void finish_and_await_end(int socket, Deadline deadline) noexcept {
+  ::shutdown(socket, SHUT_WR);
+  for (;;) {
+    std::byte ignored[4096];
+    std::size_t bytes = 0;
+    const Reception reception = receive_some(socket, ignored, bytes);
+    const Timeout remaining = deadline.remaining(detail::MonotonicClock::read());
+    if (reception == Reception::end || remaining <= Timeout::zero()) return;
+    if (reception == Reception::some) continue;
+    pollfd waiting{socket, POLLIN, 0};
+    (void)::poll(&waiting, 1, poll_milliseconds(remaining));
+  }
+}
+
 }  // namespace tutti::bootstrap

@@ -109,5 +109,8 @@ bool send_some(int socket, std::span<const std::byte> bytes, std::size_t& sent) 
 /// deadline: closing a socket with unread input would reset the connection, and the peer might lose
 /// the last messages.
 void finish_sending(int socket, Deadline deadline) noexcept;
+/// Ends the sending side and waits until the peer has closed the connection, too, as it does once
+/// it has read everything, or until the deadline.
+void finish_and_await_end(int socket, Deadline deadline) noexcept;
 
 }  // namespace tutti::bootstrap

@@ -31,6 +31,8 @@ using wire::FrameType;
 constexpr Timeout answer_timeout = 500ms;
 // Enough for the goodbye to leave this host.
 constexpr Timeout goodbye_timeout = 200ms;
+// Enough for the thread of this rank's hub to read it.
+constexpr Timeout own_goodbye_timeout = 2s;
 // The time between attempts to connect: short at first, so that nobody waits for it, then longer.
 constexpr Timeout retry_first = 5ms;
 constexpr Timeout retry_last = 200ms;
@@ -139,14 +141,21 @@ TcpExchange::~TcpExchange() {
 
 void TcpExchange::say_goodbye() noexcept {
   if (!socket_) return;
-  const Deadline deadline = Deadline::after(goodbye_timeout, now());
+  // A hub that serves on passes the goodbye on before it closes this connection.  After that this
+  // process may end in any way, and the others know that this rank had left.
+  const bool hub_serves_on = hub_ && end_ == End::quiet;
+  const Deadline deadline =
+      Deadline::after(hub_serves_on ? own_goodbye_timeout : goodbye_timeout, now());
   say_last(FrameType::goodbye, {});
   for (flush(); !outbox_.empty() && !deadline.passed(now()); flush()) {
     pollfd waiting{socket_.get(), POLLOUT, 0};
     (void)::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
     if ((waiting.revents & (POLLERR | POLLHUP)) != 0) break;
   }
-  finish_sending(socket_.get(), deadline);
+  if (hub_serves_on)
+    finish_and_await_end(socket_.get(), deadline);
+  else
+    finish_sending(socket_.get(), deadline);
   socket_ = UnsharedDescriptor();
 }
 
@@ -309,9 +318,11 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
         .exchange = {}, .missing = {ranks.begin(), ranks.end()}, .remark = remark_on_shortage()};
   };
   const auto leader_is_missing = [&] { return missing({&meeting.leader, 1}); };
+  bool has_answered = false;
   const auto leader_is_silent = [&](Timeout since) {
     Attended attended = leader_is_missing();
     attended.leader_silent_since = since;
+    attended.leader_has_answered = has_answered;
     return attended;
   };
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
@@ -322,6 +333,7 @@ TcpExchange::Attended TcpExchange::join(const Meeting& meeting, Deadline deadlin
     const int error = socket_ ? 0 : errno;
     if (may_vanish && is_silence(error)) return leader_is_silent(begun);
     if (socket_) {
+      has_answered = true;
       say_hello();
       switch (await_reply(deadline)) {
         case Reply::welcome:

@@ -56,10 +56,11 @@ class TcpExchange final : public Exchange {
     /// Since when the leader, which is on another host, has not answered: its host may have
     /// vanished.
     std::optional<Timeout> leader_silent_since = {};
-    std::vector<Rank> present = {};  // with it: who has come, in the order of their ranks in it
-    std::vector<Rank> missing = {};  // when time is up: who has not, at least one
-    std::string remark = {};         // likewise: what else is known, or empty
-    Silences silences = {};          // likewise: what the leader's hub has found
+    bool leader_has_answered = false;  // before that
+    std::vector<Rank> present = {};    // with it: who has come, in the order of their ranks in it
+    std::vector<Rank> missing = {};    // when time is up: who has not, at least one
+    std::string remark = {};           // likewise: what else is known, or empty
+    Silences silences = {};            // likewise: what the leader's hub has found
   };
   /// Collective among the ranks that are still there.  The leader brings its listener.  Throws
   /// Error{system}, on the leader also if it cannot connect to itself, and Error{peer_failed} if

@@ -448,6 +448,8 @@ constexpr Patience impatient{.with_port = 300ms, .with_host = 200ms};
 constexpr Patience patient{.with_port = 3s, .with_host = 1s};
 constexpr Patience that_adds_up{.with_port = 3s, .with_host = 200ms};
 constexpr Timeout too_short = 250ms;
+/// For a host that has been silent for Patience::with_port before, and for no other one.
+constexpr Timeout long_enough_for_host = 2s;
 constexpr int calls_enough = 40;
 
 /// `count` ranks of a host to which there is no route, and then this rank.
@@ -511,6 +513,29 @@ TEST(Reunion, a_host_that_is_still_there_leads_after_one_that_has_vanished) {
   expect_met(endings, {1, 2});
 }
 
+/// The hosts of ranks 0 and 2 are silent at the same time, and rank 1 is to lead.  When it dies,
+/// rank 2 is looked for anew: it may have come back meanwhile.
+TEST(Reunion, a_host_above_the_leader_is_looked_for_anew_when_the_leader_dies) {
+  MeetingPlace place(true, impatient);
+  std::optional<MeetingPlace> leader(std::in_place, true);
+  const std::vector cards{card_at(at_no_host()), leader->card(Rank{1}),
+                          card_at(at_no_host(5000, 1)), place.card(Rank{3})};
+  place.know(cards, Rank{3});
+  Ending ending;
+  std::atomic<bool> has_ended = false;
+  std::thread waits([&] {
+    ending = meet(place, 3, 60s);
+    has_ended = true;
+  });
+  while (queue_at(cards[1]) == 0 && !has_ended) std::this_thread::sleep_for(1ms);
+  const Timeout died = detail::now();
+  leader.reset();
+  waits.join();
+  EXPECT_TRUE(ending.has_met);
+  EXPECT_EQ(ending.ranks, ranks_of({3}));
+  EXPECT_GE(detail::now() - died, impatient.with_port + impatient.with_host);
+}
+
 /// The next call uses what a call has found: that a host has vanished, or for how long it has been
 /// silent.
 TEST(Reunion, calls_that_are_too_short_for_a_silence_add_up) {
@@ -533,6 +558,7 @@ TEST(Reunion, a_silence_that_was_not_listened_to_does_not_count) {
     EXPECT_FALSE(meet(one.place, one.self, too_short).has_met);
     std::this_thread::sleep_for(patient.with_host + 50ms);
   }
+  EXPECT_FALSE(meet(one.place, one.self, long_enough_for_host).has_met);
 }
 
 /// The period of silence begins with the first attempt, although that is not over yet.
@@ -637,6 +663,7 @@ TEST(Reunion, a_silence_that_no_leader_listened_to_does_not_count) {
     EXPECT_FALSE(meet(place, 0, too_short).has_met);
     std::this_thread::sleep_for(patient.with_host + 50ms);
   }
+  EXPECT_FALSE(meet(place, 0, long_enough_for_host).has_met);
 }
 
 /// The error names the leader's own address, and no other rank.

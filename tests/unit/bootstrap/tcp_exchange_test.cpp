@@ -518,6 +518,20 @@ TEST(TcpExchange, the_process_of_rank_zero_ends_although_others_have_not_left) {
   }
 }
 
+// Protects: an exchange may be a static object that is older than what keeps hubs, and ends later.
+TEST(TcpExchange, an_exchange_may_end_after_the_hubs_that_are_kept) {
+  const auto job = tcp_job(1), later_job = tcp_job(1);
+  const pid_t ends = in_a_process([&] {
+    static std::optional<TcpExchange> older;
+    { TcpExchange exchange(job[0], {}, TcpExchange::End::quiet); }
+    older.emplace(later_job[0], UnsharedDescriptor(), TcpExchange::End::quiet);
+    std::exit(7);
+  });
+  int status = 0;
+  EXPECT_TRUE(within(20s, [&] { return ::waitpid(ends, &status, WNOHANG) == ends; }));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+}
+
 // Protects: a hub that outlives its exchange ends when the last rank has left.  In no test before
 // this one does a hub of this process outlive its exchange.
 TEST(TcpExchange, a_hub_that_goes_on_ends_with_the_last_rank) {
