@@ -279,6 +279,7 @@ std::optional<Rank> MeetingPlace::listen_to_silence(Rank leader, Timeout since, 
     if (!is_gone[rank] && !are_of_one_host(places_[rank], places_[own]))
       hosts[text_of(places_[rank])].push_back(rank);
   std::vector<std::uint32_t> looked_at;
+  looked_at.reserve(hosts.size());
   for (const auto& host : hosts) looked_at.push_back(host.second[own % host.second.size()]);
   for (const std::uint32_t rank : looked_at) probes.look_for(rank, true);
   std::vector<bool> has_vanished(count);
