@@ -590,7 +590,10 @@ class SharedRing {
 
   /// Tells the ranks of this node that this rank will receive no further chunk from the node
   /// before.
-  void run_dry() noexcept { word(layout_.dry(member_)).store(1, std::memory_order_release); }
+  template <ForwardingFabric F>
+  void run_dry(F& fabric) noexcept {
+    fabric.publish(address_of(layout_.dry(member_)), 1, 0);
+  }
   bool is_dry(std::uint32_t member) const noexcept {
     return word(layout_.dry(member)).load(std::memory_order_acquire) != 0;
   }

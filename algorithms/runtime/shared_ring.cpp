@@ -533,7 +533,7 @@ bool SharedRingOperation::begins_to_run_dry() noexcept {
 
 void SharedRingOperation::run_dry() noexcept {
   if (flow_ != Flow::runs_dry) return;
-  ring_->run_dry();
+  ring_->run_dry(*this);
   flow_ = Flow::is_dry;
 }
 
