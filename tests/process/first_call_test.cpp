@@ -359,17 +359,22 @@ int appending(Exchange& exchange, const Home& home) {
   return wrong != 0 ? wrong : home.text() == text ? 0 : 12;
 }
 
-TEST(FirstCall, appends_what_it_has_found_where_that_is_asked_for) {
-  const Home home;
+/// Runs `of_rank` on five ranks in virtual time, on an emulated network; all must return 0.
+void run_on_qdr(const Home& home, int (*of_rank)(Exchange&, const Home&)) {
   ::setenv("TUTTI_SOFT_FABRIC", "qdr", 1);
   constexpr std::uint32_t ranks = 5;
   soft::VirtualTime time(ranks);
   const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
     time.join(index_of(exchange.self()));
-    return appending(exchange, home);
+    return of_rank(exchange, home);
   });
   ::unsetenv("TUTTI_SOFT_FABRIC");
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+TEST(FirstCall, appends_what_it_has_found_where_that_is_asked_for) {
+  const Home home;
+  run_on_qdr(home, appending);
   EXPECT_FALSE(std::filesystem::exists(home.file() + ".journal"));
 }
 
@@ -408,15 +413,7 @@ int appending_to_what_holds_the_preset(Exchange& exchange, const Home& home) {
 
 TEST(FirstCall, appends_no_prices_of_another_machine_than_that_of_the_file) {
   const Home home;
-  ::setenv("TUTTI_SOFT_FABRIC", "qdr", 1);
-  constexpr std::uint32_t ranks = 5;
-  soft::VirtualTime time(ranks);
-  const auto results = run_local({.rank_count = ranks}, [&](Exchange& exchange) {
-    time.join(index_of(exchange.self()));
-    return appending_to_what_holds_the_preset(exchange, home);
-  });
-  ::unsetenv("TUTTI_SOFT_FABRIC");
-  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+  run_on_qdr(home, appending_to_what_holds_the_preset);
 }
 
 tune::Finding some_finding(std::uint64_t bytes) {
