@@ -915,14 +915,14 @@ class Hub::Kept {
 
 void Hub::keep_serving(std::unique_ptr<Hub> hub) noexcept {
   if (hub->stop_.inherited()) return;
-  // It is never destroyed, because exchanges that are older static objects end after it.
-  static Kept& kept = *new Kept;
-  static const struct AtExit {
-    ~AtExit() { kept.close(); }
-  } at_exit;
   hub->service_->serve_on(true);
   hub->stop();
   try {
+    // It is never destroyed, because exchanges that are older static objects end after it.
+    static Kept& kept = *new Kept;
+    static const struct AtExit {
+      ~AtExit() { kept.close(); }
+    } at_exit;
     kept.add(std::move(hub));
   } catch (const std::exception&) {  // without memory the hub ends at once
   }
