@@ -20,7 +20,7 @@ namespace tutti::shm::probing {
 
 using Clock = std::chrono::steady_clock;
 
-/// What is measured in a step of a round.  The steps of a round have this order.
+/// A part is what one step of a round measures.  The steps of a round have this order.
 enum class Part : std::uint8_t { word, page, chunk, exchange_put, exchange_get };
 inline constexpr std::uint64_t parts = 5;
 
@@ -68,14 +68,14 @@ inline Seen await_step(const CopyBoard& theirs, std::uint64_t id, std::uint64_t 
   });
 }
 
-/// What is done in a step.  The first four ways have rounds of parts (Part).  In the first three of
-/// them chunks are put as operations put them.  In `laps` they are put into all blocks at once;
-/// this counts for nothing, but brings the lines of a ring to where they are when an operation
-/// comes round.  In `words` nothing is put.  Each other way is a single step: both ranks exchange
-/// costs_large_bytes in pieces, which are put in one of the three ways, or both read.  Before each
-/// step with costs_large_bytes both ranks write their sources anew (`write_large`), as programs do
-/// between two calls: otherwise the other rank would still have in its caches what it has read
-/// before.
+/// A way says what the ranks do in a step.  The first four ways have rounds of parts (Part).  In
+/// the first three of them chunks are put as operations put them.  In `laps` they are put into all
+/// blocks at once; this counts for nothing, but brings the lines of a ring to where they are when
+/// an operation comes round.  In `words` nothing is put.  Each other way is a single step: both
+/// ranks exchange costs_large_bytes in pieces, which are put in one of the three ways, or both
+/// read.  Before each step with costs_large_bytes both ranks write their sources anew
+/// (`write_large`), as programs do between two calls: otherwise the other rank would still have in
+/// its caches what it has read before.
 enum class Way : std::uint8_t {
   plain,
   streaming,

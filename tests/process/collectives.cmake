@@ -191,7 +191,9 @@ set_tests_properties(soak_shrink PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL 
 add_test(NAME soak_cancel COMMAND process_cancel --gtest_filter=Cancel.gives_up* --runs=200 --seed=1000)
 set_tests_properties(soak_cancel PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-# Two thousand runs, four at a time: their ranks mostly wait.
+# Two thousand runs, four at a time: their ranks mostly wait.  CI has a minute of others.
+add_test(NAME long_chaos COMMAND process_chaos --runs=170 --seed=3000 --jobs=4)
+set_tests_properties(long_chaos PROPERTIES LABELS long TIMEOUT 600 RUN_SERIAL ON)
 add_test(NAME soak_chaos COMMAND process_chaos --runs=2000 --seed=1000 --jobs=4)
 set_tests_properties(soak_chaos PROPERTIES LABELS soak TIMEOUT 7200 RUN_SERIAL ON)
 
