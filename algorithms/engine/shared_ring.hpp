@@ -30,7 +30,7 @@
 //   block | arrived x F | partials x F | completed x 2 F | results x F | claimed x F |
 //           words of      where reduce-  the block that    where all-    words of
 //           the chunks    scatter comes  is complete here  gather comes  the chunks
-//         | contributed, consumed | taken | gone, dry |
+//         | contributed, consumed | taken | gone, drained |
 //           two words for each rank one     two
 //   area  | contributions x A |
 //
@@ -87,7 +87,7 @@
 //                      reads it with acquire, before it uses the memory for something else.  Areas
 //                      need no such word: once a rank has consumed its last lap, nobody reads its
 //                      contributions.
-//   dry[rank]          Where words are republished, that rank writes 1 with release, once all ranks
+//   drained[rank]      Where words are republished, that rank writes 1 with release, once all ranks
 //                      of the node before have left and it has then polled all that they had sent:
 //                      it will receive no further chunk.  All ranks of its node read this word with
 //                      acquire, before they look which chunks are missing.  Without the pair, a
@@ -272,7 +272,7 @@ struct SharedRingLayout {
     return taken(members) + member * line_bytes;
   }
   /// This word shares a cache line with gone(member).
-  std::size_t dry(std::uint32_t member) const noexcept {
+  std::size_t drained(std::uint32_t member) const noexcept {
     assert(member < members);
     return gone(member) + sizeof(std::uint64_t);
   }
@@ -591,11 +591,11 @@ class SharedRing {
   /// Tells the ranks of this node that this rank will receive no further chunk from the node
   /// before.
   template <ForwardingFabric F>
-  void run_dry(F& fabric) noexcept {
-    fabric.publish(address_of(layout_.dry(member_)), 1, 0);
+  void tell_drained(F& fabric) noexcept {
+    fabric.publish(address_of(layout_.drained(member_)), 1, 0);
   }
-  bool is_dry(std::uint32_t member) const noexcept {
-    return word(layout_.dry(member)).load(std::memory_order_acquire) != 0;
+  bool is_drained(std::uint32_t member) const noexcept {
+    return word(layout_.drained(member)).load(std::memory_order_acquire) != 0;
   }
 
  private:

@@ -555,7 +555,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                                         const Operation::Implementation* met_by,
                                         std::uint32_t completion, int system_errno) noexcept {
   if (failed()) return;
-  context.fabric.connections().note_failure(process_of, true, connections_until);
+  context.fabric.connections().note_failure(process_of, true, connections_end);
   usable = &unusable;
   if (met_by == nullptr) met_by = any_in_flight();
   failure = {.status = status,
@@ -583,7 +583,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
     std::snprintf(failure.text + used, sizeof failure.text - used, "; %s",
                   verbs::words_of(static_cast<ibv_wc_status>(completion)).hint);
   }
-  context.show_calls();
+  context.trace_untimed_calls();
   const auto end_call = [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;

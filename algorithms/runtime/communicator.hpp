@@ -69,7 +69,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// Connections with this serial number or a higher one were made after a communicator of this
   /// context was shrunk, and this communicator has not asked for a connection since.  So it does
   /// not use them, and its failure does not concern them.
-  std::uint64_t connections_until = UINT64_MAX;
+  std::uint64_t connections_end = UINT64_MAX;
   // In force; republished where the ranks' own tuning files would have them do otherwise.
   SharedNotifications shared_notifications = context.shared_notifications;
   std::shared_ptr<const runtime::TuningInForce> tuning;  // by which all ranks choose
@@ -109,7 +109,7 @@ struct TUTTI_HIDDEN Communicator::Implementation {
   /// that its peer has not closed.  Throws Error.
   verbs::Connection& make_connection_to(Rank rank) {
     verbs::Connections& connections = context.fabric.connections();
-    connections_until = UINT64_MAX;
+    connections_end = UINT64_MAX;
     return connections[connections.to(process_of[index_of(rank)])];
   }
   /// The connection that make_connection_to() has returned last.

@@ -148,8 +148,8 @@ std::size_t Context::Implementation::progress() noexcept {
   return completions;
 }
 
-void Context::Implementation::show_calls_slow() noexcept {
-  for (Operation::Implementation* operation : in_flight) operation->show_call();
+void Context::Implementation::trace_untimed_calls_slow() noexcept {
+  for (Operation::Implementation* operation : in_flight) operation->trace_untimed_call();
 }
 
 std::uint64_t Context::Implementation::position() const noexcept {

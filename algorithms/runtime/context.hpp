@@ -106,11 +106,11 @@ struct TUTTI_HIDDEN Context::Implementation {
   bool has_retired() const noexcept;
   /// Traces the calls in flight from now on, also those that were not to be timed.  This is called
   /// when a wait has lasted for long, and when a communicator fails.
-  void show_calls() noexcept {
+  void trace_untimed_calls() noexcept {
     if (trace) [[unlikely]]
-      show_calls_slow();
+      trace_untimed_calls_slow();
   }
-  void show_calls_slow() noexcept;
+  void trace_untimed_calls_slow() noexcept;
   /// Prints the reports of its communicators if a signal has asked for them.
   void report_if_asked() noexcept {
     if (settings.report_signal != 0 && reports_printed != runtime::report_signals()) [[unlikely]]

@@ -62,7 +62,7 @@ void Liveness::alarm(Timeout now) noexcept {
 
 void Liveness::check(Timeout now) noexcept {
   communicator_.context.report_if_asked();
-  communicator_.context.show_calls();
+  communicator_.context.trace_untimed_calls();
   if (communicator_.failed() || now < next_check_) return;
   const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
   const Timeout calm_interval = communicator_.context.settings.detection_bound / looks_within_bound;
@@ -71,7 +71,7 @@ void Liveness::check(Timeout now) noexcept {
   if (failed_operator_ != nullptr) return judge_operator(now);
   judge(now);
   if (communicator_.failed()) return;
-  let_rings_run_dry();
+  drain_rings();
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
   take_all_that_has_come();
   const Operation::Implementation* stuck = operation_that_needs_one_who_left();
@@ -92,14 +92,14 @@ void Liveness::take_all_that_has_come() noexcept {
 /// For each shared ring in which all ranks that send to this one have left, tells the other ranks
 /// of the node that no further chunk will arrive here.  They may wait for one, also in a call that
 /// this rank has not started.
-void Liveness::let_rings_run_dry() noexcept {
+void Liveness::drain_rings() noexcept {
   bool any = false;
   for (Operation::Implementation* operation : communicator_.operations)
-    if (operation->ring() && operation->ring()->begins_to_run_dry()) any = true;
+    if (operation->ring() && operation->ring()->begins_to_drain()) any = true;
   if (!any) return;
   take_all_that_has_come();
   for (Operation::Implementation* operation : communicator_.operations)
-    if (operation->ring()) operation->ring()->run_dry();
+    if (operation->ring()) operation->ring()->tell_drained();
 }
 
 void Liveness::look(Timeout now) noexcept {

@@ -103,7 +103,7 @@ class Liveness {
   bool holds_up(Suspicion& held, Timeout now) const noexcept;
   const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
   void take_all_that_has_come() noexcept;
-  void let_rings_run_dry() noexcept;
+  void drain_rings() noexcept;
 
   Communicator::Implementation& communicator_;
   std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates

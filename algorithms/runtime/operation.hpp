@@ -145,7 +145,7 @@ struct TUTTI_HIDDEN Operation::Implementation {
   /// From now on its calls are traced, if its context has a trace.  May throw std::bad_alloc.
   void trace();
   /// Traces the call in flight from now on, if there is one that was not to be timed.
-  void show_call() noexcept;
+  void trace_untimed_call() noexcept;
   /// Tells others of it, now that it is complete.
   void publish();
   /// Its user is done with it.

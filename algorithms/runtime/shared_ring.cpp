@@ -510,10 +510,10 @@ Rank SharedRingOperation::one_who_left() const noexcept {
   // Any rank of the node before may be the one to send what is missing, as long as one is there.
   if (!is_open() || !std::all_of(before_.begin(), before_.end(), has_left)) return no_rank;
   // Another rank of this node may have received the missing chunk without having polled for it yet.
-  // A rank that has left or is dry has polled for everything.
+  // A rank that has left or is drained has polled for everything.
   if (republishes_)
     for (std::uint32_t owner = 0; owner < owners().size(); ++owner)
-      if (members_[owner] != self_ && !has_left(members_[owner]) && !ring_->is_dry(owner))
+      if (members_[owner] != self_ && !has_left(members_[owner]) && !ring_->is_drained(owner))
         return no_rank;
   bool is_missing = false;
   for_each_that_comes(
@@ -521,20 +521,20 @@ Rank SharedRingOperation::one_who_left() const noexcept {
   return is_missing ? before_.front() : no_rank;
 }
 
-bool SharedRingOperation::begins_to_run_dry() noexcept {
+bool SharedRingOperation::begins_to_drain() noexcept {
   const std::span<const Rank> notified = owners();
   if (flow_ == Flow::may_come && republishes_ && is_shared_ &&
       std::find(notified.begin(), notified.end(), self_) != notified.end() &&
       std::all_of(before_.begin(), before_.end(),
                   [&](Rank rank) { return operation_.communicator.exchange.has_left(rank); }))
-    flow_ = Flow::runs_dry;
-  return flow_ == Flow::runs_dry;
+    flow_ = Flow::draining;
+  return flow_ == Flow::draining;
 }
 
-void SharedRingOperation::run_dry() noexcept {
-  if (flow_ != Flow::runs_dry) return;
-  ring_->run_dry(*this);
-  flow_ = Flow::is_dry;
+void SharedRingOperation::tell_drained() noexcept {
+  if (flow_ != Flow::draining) return;
+  ring_->tell_drained(*this);
+  flow_ = Flow::drained;
 }
 
 std::string SharedRingOperation::missing() const {

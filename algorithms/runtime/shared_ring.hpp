@@ -144,9 +144,9 @@ class SharedRingOperation {
   Rank one_who_left() const noexcept;
   /// Whether all ranks of the node before have left, and this rank, to which they send chunks, has
   /// not yet told its node that no more will arrive.  The caller then polls all that they had sent,
-  /// and calls run_dry(), which tells it.  In any other case run_dry() does nothing.
-  bool begins_to_run_dry() noexcept;
-  void run_dry() noexcept;
+  /// and calls tell_drained(), which tells it.  In any other case tell_drained() does nothing.
+  bool begins_to_drain() noexcept;
+  void tell_drained() noexcept;
   /// What is missing, and from whom.
   std::string missing() const;
 
@@ -214,7 +214,7 @@ class SharedRingOperation {
   std::uint32_t ahead_ = 1;
   bool is_shared_ = false, is_greeting_ = false;
   // Chunks from the node before: some may arrive; all senders have left; the node knows it.
-  enum class Flow : std::uint8_t { may_come, runs_dry, is_dry } flow_ = Flow::may_come;
+  enum class Flow : std::uint8_t { may_come, draining, drained } flow_ = Flow::may_come;
   // Where notifications are republished, and may be more than there are receives:
   bool acknowledges_ = false;
   std::uint64_t notified_max_ = 0, sent_ = 0;

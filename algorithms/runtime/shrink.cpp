@@ -124,7 +124,7 @@ void agree_on_connections(Communicator::Implementation& whole, Communicator::Imp
   context.fabric.forget(let_go);
   connections.note_failure(made.process_of, false);
   for (Communicator::Implementation* one : context.communicators)
-    if (one != &made) one->connections_until = std::min(one->connections_until, connections.made());
+    if (one != &made) one->connections_end = std::min(one->connections_end, connections.made());
   if (connections.has_news()) context.hear_failures_slow();
 }
 

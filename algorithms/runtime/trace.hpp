@@ -188,8 +188,8 @@ class Trace {
 /// found nothing either.  The end of a wait is stamped together with whatever comes next.
 ///
 /// An untimed call reads no clock.  If a wait for it lasts for long, it becomes a timed call whose
-/// first stamp is late (Context::Implementation::show_calls()), so no slow call is missing from the
-/// trace.
+/// first stamp is late (Context::Implementation::trace_untimed_calls()), so no slow call is missing
+/// from the trace.
 class OperationTrace {
  public:
   OperationTrace(Trace& trace, TracedOperation operation)

@@ -72,7 +72,7 @@ void Operation::Implementation::trace() {
   if (std::holds_alternative<PlanCalls>(calls)) calls.emplace<TracedPlanCalls>();
 }
 
-void Operation::Implementation::show_call() noexcept {
+void Operation::Implementation::trace_untimed_call() noexcept {
   if (!execution.in_flight || !tracing || !tracing->is_untimed()) return;
   is_plain = false;
   tracing->wait(awaited().rank, round());
