@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <tutti/detail/copy.hpp>
 
 #include "microbench/together.hpp"
 
@@ -69,7 +70,7 @@ class Copies final : public Subject {
       : from_(from), into_(into), meeting_(meeting) {}
   void run(std::size_t calls) override {
     for (; calls > 0; --calls) {
-      std::memcpy(into_.data(), from_.data(), from_.size());
+      detail::copy_memory(into_.data(), from_.data(), from_.size());
       std::atomic_signal_fence(std::memory_order_seq_cst);  // every copy is made
     }
   }

@@ -46,8 +46,9 @@ std::unique_ptr<Subject> floor_probe(SharedLines& lines, Rank self);
 /// Rank 0 writes, rank 1 sees it and answers: half of this time is one hand-over.
 std::unique_ptr<Subject> oneway_probe(SharedLines& lines, Rank self);
 
-/// Both ranks copy as many bytes at the same time.  A multiple of this time bounds what two ranks
-/// of a node do with large payloads (copies_of() in results.cpp).  `meeting` is borrowed.
+/// Both ranks copy as many bytes at the same time, as the library does: like memcpy, but for the
+/// distances for which memcpy is slow (detail/copy.hpp).  A multiple of this time bounds what two
+/// ranks of a node do with large payloads (copies_of() in results.cpp).  `meeting` is borrowed.
 std::unique_ptr<Subject> memcpy_probe(std::span<const std::byte> from, std::span<std::byte> into,
                                       Operation& meeting);
 

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <tutti/detail/copy.hpp>
 
 namespace tutti::shm {
 
@@ -84,8 +85,8 @@ inline void copy_payload(std::byte* into, const std::byte* from, std::size_t byt
   assert(bytes == 0 || into != nullptr);
   if (bytes == 8)
     std::memcpy(into, from, 8);
-  else if (bytes > 0)
-    std::memcpy(into, from, bytes);
+  else
+    detail::copy_memory(into, from, bytes);
 }
 
 }  // namespace tutti::shm

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <tutti/detail/copy.hpp>
 #include <vector>
 
 #include "shm/mailbox.hpp"
@@ -89,7 +90,7 @@ class NodeChannel {
     assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
     if (const std::byte* const there = mapped(slot, from, bytes)) {
-      if (bytes > 0) std::memcpy(into, there, bytes);
+      detail::copy_memory(into, there, bytes);
     } else {
       read_error_ = lenders_[slot].process.read(from, into, bytes);
     }

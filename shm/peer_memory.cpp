@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <cstring>
 
 #include "tutti/detail/clock.hpp"
+#include "tutti/detail/copy.hpp"
 
 namespace tutti::shm {
 namespace {
@@ -18,6 +20,53 @@ constexpr Timeout belief = std::chrono::milliseconds(1);
 
 iovec piece(std::uint64_t at, std::size_t bytes) noexcept {
   return {reinterpret_cast<void*>(at), bytes};
+}
+
+/// Whether it is faster to read by way of the stack: the kernel copies by `rep movsb`, too.
+bool reads_by_stack([[maybe_unused]] std::uint64_t from, [[maybe_unused]] const std::byte* into,
+                    [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  constexpr std::size_t bytes_min = 1024;
+  return bytes >= bytes_min && detail::repeats_slowly(reinterpret_cast<std::uintptr_t>(into), from);
+#else
+  return false;
+#endif
+}
+
+/// Returns 0 or an errno.
+int read_directly(std::int32_t process, std::uint64_t from, std::byte* into,
+                  std::size_t bytes) noexcept {
+  while (bytes > 0) {
+    const iovec here{into, bytes};
+    const iovec there = piece(from, bytes);
+    const ssize_t moved = ::process_vm_readv(process, &here, 1, &there, 1, 0);
+    if (moved < 0) return errno;
+    if (moved == 0) return EFAULT;
+    into += moved;
+    from += static_cast<std::uint64_t>(moved);
+    bytes -= static_cast<std::size_t>(moved);
+  }
+  return 0;
+}
+
+/// Likewise.  The distance from `from` to the place on the stack is one that is copied quickly, and
+/// copy_memory() takes care of the other one.
+int read_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
+                  std::size_t bytes) noexcept {
+  constexpr std::size_t room = 32 << 10;  // a multiple of a page, so that the distance stays
+  constexpr std::size_t beside = 32;
+  alignas(64) std::array<std::byte, room + beside> stack;
+  const bool is_slow = detail::repeats_slowly(reinterpret_cast<std::uintptr_t>(stack.data()), from);
+  std::byte* const place = stack.data() + (is_slow ? beside : 0);
+  while (bytes > 0) {
+    const std::size_t now = std::min(bytes, room);
+    if (const int error = read_directly(process, from, place, now); error != 0) return error;
+    detail::copy_memory(into, place, now);
+    into += now;
+    from += now;
+    bytes -= now;
+  }
+  return 0;
 }
 
 /// Whether to read by the program itself, for ranks that are threads: ThreadSanitizer sees no other
@@ -44,17 +93,8 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 
 int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept {
-  while (bytes > 0) {
-    const iovec here{into, bytes};
-    const iovec there = piece(from, bytes);
-    const ssize_t moved = ::process_vm_readv(process, &here, 1, &there, 1, 0);
-    if (moved < 0) return errno;
-    if (moved == 0) return EFAULT;
-    into += moved;
-    from += static_cast<std::uint64_t>(moved);
-    bytes -= static_cast<std::size_t>(moved);
-  }
-  return 0;
+  return reads_by_stack(from, into, bytes) ? read_by_stack(process, from, into, bytes)
+                                           : read_directly(process, from, into, bytes);
 }
 
 int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
@@ -66,6 +106,10 @@ int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) no
   if (reads_by_itself(id)) {
     std::memcpy(&found, reinterpret_cast<const std::byte*>(nonce_address), sizeof found);
     return found == nonce ? read_peer_memory(id, from, into, bytes) : ESRCH;
+  }
+  if (reads_by_stack(from, into, bytes)) {
+    const int error = read(from, into, 0);  // the nonce alone
+    return error != 0 ? error : read_peer_memory(id, from, into, bytes);
   }
   for (;;) {
     const std::array here{iovec{&found, sizeof found}, iovec{into, bytes}};

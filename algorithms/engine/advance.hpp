@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <tutti/detail/copy.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 
@@ -15,8 +16,8 @@ inline void copy_bytes(const std::byte* from, std::byte* into, std::size_t bytes
   if (into == from) return;  // in place: source is target
   if (bytes == 8)            // of constant length: the compiler makes it a load and a store
     std::memcpy(into, from, 8);
-  else if (bytes > 0)
-    std::memcpy(into, from, bytes);
+  else
+    detail::copy_memory(into, from, bytes);
 }
 
 /// Copies of fewer bytes are not streamed: reading the clock and the fence would cost more than
@@ -101,7 +102,7 @@ inline void combine_mapped(const Execution& execution, const std::byte* from, co
   for (std::size_t left = element_count; left > 0;) {
     const std::size_t count = left < execution.piece_elements ? left : execution.piece_elements;
     const std::size_t bytes = count * reduction.element_bytes;
-    std::memcpy(into, own, bytes);
+    detail::copy_memory(into, own, bytes);
     reduction.combine(from, into, count, reduction.context);
     from += bytes;
     own += bytes;

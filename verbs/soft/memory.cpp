@@ -27,8 +27,8 @@ std::byte* data_of(const iovec& piece) {
 void move(std::byte* target, const std::byte* source, std::size_t bytes, detail::BulkCopy* bulk) {
   if (bulk && bytes >= detail::BulkCopy::bytes_min)
     (*bulk)(target, source, bytes);
-  else if (bytes != 0)
-    std::memmove(target, source, bytes);
+  else
+    detail::move_memory(target, source, bytes);
 }
 
 template <class Word>

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tutti/detail/copy.hpp"
 #include "tutti/detail/faster_of_two.hpp"
 
 // GCC's ThreadSanitizer does not see streaming stores, so there are none under it.
@@ -113,23 +114,14 @@ inline void stream_lines(std::byte* target, const std::byte* source, std::size_t
   _mm_sfence();  // streaming stores may be seen after later plain ones
 }
 
-inline bool overlap(const std::byte* target, const std::byte* source, std::size_t bytes) {
-  const auto to = reinterpret_cast<std::uintptr_t>(target);
-  const auto from = reinterpret_cast<std::uintptr_t>(source);
-  return to < from + bytes && from < to + bytes;
-}
-
 inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
                                  std::size_t bytes) noexcept {
-  if (overlap(target, source, bytes)) {
-    std::memmove(target, source, bytes);
-    return;
-  }
+  if (overlap(target, source, bytes)) return move_memory(target, source, bytes);
   const bool is_step = kind_of_steps_ != Stores::automatic;
   const Stores kind = is_step ? kind_of_steps_ : next_kind();
   const std::uint64_t begin = measures_ ? __builtin_ia32_rdtsc() : 0;
   if (kind == Stores::plain) {
-    std::memcpy(target, source, bytes);
+    copy_memory(target, source, bytes);
   } else {
     const std::size_t head = -reinterpret_cast<std::uintptr_t>(target) % streamed_line_bytes;
     const std::size_t lines = (bytes - head) / streamed_line_bytes * streamed_line_bytes;
@@ -146,15 +138,13 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
 
 inline void LongCopy::operator()(std::byte* target, const std::byte* source,
                                  std::size_t bytes) noexcept {
-  if (bytes < bytes_min || overlap(target, source, bytes)) {
-    std::memmove(target, source, bytes);
-    return;
-  }
+  if (bytes < bytes_min || overlap(target, source, bytes))
+    return move_memory(target, source, bytes);
   const Either way = pieces_.next();
   const std::size_t at_once = way == Either::usual ? bytes : piece_bytes;
   const std::uint64_t begin = __builtin_ia32_rdtsc();
   for (std::size_t done = 0; done < bytes; done += at_once)
-    std::memcpy(target + done, source + done, std::min(at_once, bytes - done));
+    copy_memory(target + done, source + done, std::min(at_once, bytes - done));
   pieces_.took(way, bytes, __builtin_ia32_rdtsc() - begin);
 }
 
@@ -174,11 +164,11 @@ inline void BulkCopy::end_steps() noexcept {
 
 inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
                                  std::size_t bytes) noexcept {
-  std::memmove(target, source, bytes);
+  move_memory(target, source, bytes);
 }
 inline void LongCopy::operator()(std::byte* target, const std::byte* source,
                                  std::size_t bytes) noexcept {
-  std::memmove(target, source, bytes);
+  move_memory(target, source, bytes);
 }
 inline void BulkCopy::begin_steps() noexcept {}
 inline void BulkCopy::end_steps() noexcept {}

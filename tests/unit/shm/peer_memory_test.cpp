@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -63,6 +65,57 @@ TEST(PeerMemory, of_another_process_is_read) {
   EXPECT_EQ(peer(child).read(reinterpret_cast<std::uint64_t>(&word), nullptr, 0), 0);
   end_child(child);
   EXPECT_EQ(read_word(peer(child), into), ESRCH);
+}
+
+// Some distances are read by way of the stack, in several parts.
+TEST(PeerMemory, is_read_exactly_at_every_distance) {
+  constexpr std::size_t longest = (72 << 10) + 5, page = 4096;
+  std::vector<std::byte> from(longest + page), into(longest + 2 * page);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 167 / 64);
+  const pid_t child = fork_child();
+  ASSERT_GT(child, 0);
+  PeerProcess process = peer(child);
+  // As if both began with a page.
+  const auto apart =
+      reinterpret_cast<std::uintptr_t>(from.data()) - reinterpret_cast<std::uintptr_t>(into.data());
+  std::byte* const base = into.data() + apart % page;
+  for (const std::size_t distance : {0u, 1u, 8u, 16u, 31u, 32u, 63u, 64u, 4080u, 4095u})
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{1023}, std::size_t{1024},
+                                    std::size_t{32 << 10}, std::size_t{(32 << 10) + 1}, longest}) {
+      std::fill(into.begin(), into.end(), std::byte{0xee});
+      std::byte* const target = base + distance;
+      ASSERT_EQ(process.read(reinterpret_cast<std::uint64_t>(from.data()), target, bytes), 0);
+      EXPECT_TRUE(
+          std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(bytes), target))
+          << distance << " " << bytes;
+      const auto is_other = [](std::byte value) { return value != std::byte{0xee}; };
+      EXPECT_TRUE(std::none_of(into.data(), target, is_other)) << distance << " " << bytes;
+      EXPECT_TRUE(std::none_of(target + bytes, into.data() + into.size(), is_other))
+          << distance << " " << bytes;
+    }
+  end_child(child);
+  process.believed_until = Timeout{0};
+  EXPECT_EQ(process.read(reinterpret_cast<std::uint64_t>(from.data()), base + 16, longest), ESRCH);
+}
+
+TEST(PeerMemory, that_ends_within_a_payload_is_a_fault_at_every_distance) {
+  constexpr std::size_t page = 4096, pages = 12;
+  auto* const memory = static_cast<std::byte*>(::mmap(
+      nullptr, (pages + 1) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(memory), MAP_FAILED);
+  ASSERT_EQ(::mprotect(memory + pages * page, page, PROT_NONE), 0);
+  const pid_t child = fork_child();
+  ASSERT_GT(child, 0);
+  std::vector<std::byte> into((pages + 2) * page);
+  std::byte* const base =
+      into.data() + (page - reinterpret_cast<std::uintptr_t>(into.data()) % page) % page;
+  for (const std::size_t distance : {0u, 16u, 64u})
+    EXPECT_EQ(peer(child).read(reinterpret_cast<std::uint64_t>(memory), base + distance,
+                               pages * page + 8),
+              EFAULT)
+        << distance;
+  end_child(child);
+  ::munmap(memory, (pages + 1) * page);
 }
 
 TEST(PeerMemory, of_a_process_with_another_nonce_is_refused) {

@@ -37,6 +37,51 @@ FasterOfTwo choice_of_stores() {
   return FasterOfTwo(BulkCopy::gain_of_streaming);
 }
 
+// Distances for which `rep movsb` is slow are copied in pieces.
+TEST(Copy, is_exact_at_every_distance) {
+  constexpr std::size_t longest = 5 * repeated_bytes_min + 3, page = 4096;
+  alignas(4096) static std::array<std::byte, longest + page> from, into;
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 167 / 64);
+  for (const std::size_t distance : {0u, 1u, 15u, 16u, 31u, 32u, 33u, 64u, 2048u, 4064u, 4095u})
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, repeated_bytes_min - 1, repeated_bytes_min,
+          repeated_bytes_min + 1, 2 * repeated_bytes_min, longest}) {
+      into.fill(std::byte{0xee});
+      std::byte* const target = into.data() + distance;
+      if (bytes % 2 == 0)
+        copy_memory(target, from.data(), bytes);
+      else
+        move_memory(target, from.data(), bytes);
+      const auto is_other = [](std::byte value) { return value != std::byte{0xee}; };
+      EXPECT_TRUE(std::equal(target, target + bytes, from.begin())) << distance << " " << bytes;
+      EXPECT_TRUE(std::none_of(into.data(), target, is_other)) << distance << " " << bytes;
+      EXPECT_TRUE(std::none_of(target + bytes, into.data() + into.size(), is_other))
+          << distance << " " << bytes;
+    }
+}
+
+TEST(Copy, moves_what_overlaps) {
+  for (const std::ptrdiff_t distance : {-16, -1, 1, 16, 40}) {
+    std::vector<std::byte> bytes(3 * repeated_bytes_min), moved;
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 167 / 64);
+    moved = bytes;
+    const std::size_t count = bytes.size() - 128;
+    move_memory(moved.data() + 64 + distance, moved.data() + 64, count);
+    EXPECT_TRUE(std::equal(bytes.begin() + 64,
+                           bytes.begin() + 64 + static_cast<std::ptrdiff_t>(count),
+                           moved.begin() + 64 + distance))
+        << distance;
+  }
+}
+
+TEST(Copy, knows_the_slow_distances) {
+  for (std::uint64_t distance = 0; distance < 3 * 4096; ++distance)
+    EXPECT_EQ(repeats_slowly((1u << 20) + 80 + distance, (1u << 20) + 80),
+              distance % 4096 >= 1 && distance % 4096 <= 31)
+        << distance;
+  EXPECT_TRUE(repeats_slowly(4096, 8191)) << "1 behind, in the page before";
+}
+
 TEST(FasterOfTwo, streams_where_the_cpus_share_no_cache_and_there_alone) {
   for (const Costs costs : {same_core, shared_cache}) {
     FasterOfTwo choice = choice_of_stores();
