@@ -21,6 +21,7 @@
 #include "tune/asked_per_round.hpp"
 #include "tune/canonical_time.hpp"
 #include "tune/choose.hpp"
+#include "tune/halving_time.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
@@ -532,7 +533,7 @@ Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& r
 }
 
 /// The time of payloads of a few KiB by the recurrence, in twentieths of the price of their runs,
-/// as counted for 33 to 520 ranks.  The runs leave out two things: waiting for parts that others
+/// as counted for 33 to 520 ranks, on nodes that are no cubes.  The runs leave out two things: waiting for parts that others
 /// pass on, and what ranks carry for other cubes, which is less the smaller the last cube is.
 Picoseconds twentieths_of_halving(const Topology& topology) {
   const std::uint32_t rank_count = topology.rank_count;
@@ -550,6 +551,11 @@ Picoseconds twentieths_of_halving(const Topology& topology) {
 /// Halves go to the next rank first, then twice as far, and so on.
 Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const Topology& topology = query.topology;
+  if (has_canonical_time(query) && std::has_single_bit(topology.largest_node()))
+    return halving_time({.rank_count = topology.rank_count,
+                         .ranks_per_node = topology.largest_node(),
+                         .bytes = price_bytes(query)},
+                        query.network);
   const bool has_inside = topology.has_shared_nodes() && topology.has_runs();
   const std::size_t inside =
       has_inside ? static_cast<std::size_t>(std::bit_width(topology.largest_node())) - 1 : 0;
