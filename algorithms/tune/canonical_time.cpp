@@ -193,19 +193,48 @@ class FollowedNode {
   std::vector<Here> here_ = {};
 };
 
+/// The blocks that the ranks of a node send to others, or that come from these.
+std::uint64_t blocks_at_port(const CanonicalShape& shape, const plan::CanonicalTree& tree,
+                             const std::vector<plan::Round>& rounds, std::uint32_t node) {
+  const std::uint32_t ranks = shape.ranks_per_node, first = node * ranks;
+  std::uint64_t blocks = 0;
+  for (const plan::Round& round : rounds)
+    for (const std::uint32_t place : {0u, ranks - 1})
+      blocks += std::uint64_t{round.messages} * tree.block_count(Rank{first + place}, round.length);
+  return blocks;
+}
+
+/// The nodes that are followed: those with the longest messages take longest.
+std::vector<std::uint32_t> followed_nodes(const CanonicalShape& shape,
+                                          const std::vector<plan::Round>& rounds) {
+  const std::uint32_t nodes = shape.rank_count / shape.ranks_per_node;
+  const std::uint32_t followed =
+      std::min(nodes, (ranks_followed + shape.ranks_per_node - 1) / shape.ranks_per_node);
+  std::vector<std::uint32_t> numbers(nodes);
+  for (std::uint32_t node = 0; node < nodes; ++node) numbers[node] = node;
+  if (followed == nodes) return numbers;
+  const plan::CanonicalTree tree(shape.rank_count);
+  std::vector<std::uint64_t> blocks(nodes);
+  for (std::uint32_t node = 0; node < nodes; ++node)
+    blocks[node] = blocks_at_port(shape, tree, rounds, node);
+  std::partial_sort(numbers.begin(), numbers.begin() + followed, numbers.end(),
+                    [&](std::uint32_t left, std::uint32_t right) {
+                      return blocks[left] != blocks[right] ? blocks[left] > blocks[right]
+                                                           : left < right;
+                    });
+  numbers.resize(followed);
+  return numbers;
+}
+
 }  // namespace
 
 Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
                            const plan::Network& network) {
   assert(shape.rank_count % shape.ranks_per_node == 0);
   const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
-  const std::uint32_t nodes = shape.rank_count / shape.ranks_per_node;
-  const std::uint32_t followed =
-      std::min(nodes, (ranks_followed + shape.ranks_per_node - 1) / shape.ranks_per_node);
   Picoseconds longest = 0;
-  for (std::uint32_t i = 0; i < followed; ++i) {
-    FollowedNode node(shape, network,
-                      static_cast<std::uint32_t>(std::uint64_t{i} * nodes / followed));
+  for (const std::uint32_t number : followed_nodes(shape, rounds)) {
+    FollowedNode node(shape, network, number);
     for (std::size_t index = 0; index < rounds.size(); ++index)
       node.go_through(rounds[index],
                       index + 1 == rounds.size() ? shape.rank_count : rounds[index + 1].length);
