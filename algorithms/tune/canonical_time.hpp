@@ -1,6 +1,7 @@
 // How long canonical dissemination takes where all nodes have equally many ranks that follow each
 // other: the recurrence of events (plan/cost/makespan.hpp) without plans, round by round.  All
-// nodes do about the same at the same time, so that few of them stand for all.
+// nodes do about the same at the same time, so that of many ranks a few nodes stand for all: those
+// with the longest messages.
 #pragma once
 
 #include <cstdint>
