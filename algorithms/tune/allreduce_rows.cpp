@@ -175,6 +175,15 @@ Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& v
                         variant.per_round, query.network);
 }
 
+std::optional<Picoseconds> closer_cost_of_dissemination(const Query& query,
+                                                        const Variant& variant) {
+  if (!has_canonical_time(query)) return {};
+  return canonical_time_of_all({.rank_count = query.topology.rank_count,
+                                .ranks_per_node = query.topology.largest_node(),
+                                .bytes = price_bytes(query)},
+                               variant.per_round, query.network);
+}
+
 /// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
 /// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
 /// whose ranks send at the same time.
@@ -533,7 +542,7 @@ Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& r
 }
 
 /// The time of payloads of a few KiB by the recurrence, in twentieths of the price of their runs,
-/// as counted for 33 to 520 ranks, on nodes that are no cubes.  The runs leave out two things: waiting for parts that others
+/// as counted for 33 to 520 ranks.  The runs leave out two things: waiting for parts that others
 /// pass on, and what ranks carry for other cubes, which is less the smaller the last cube is.
 Picoseconds twentieths_of_halving(const Topology& topology) {
   const std::uint32_t rank_count = topology.rank_count;
@@ -551,11 +560,6 @@ Picoseconds twentieths_of_halving(const Topology& topology) {
 /// Halves go to the next rank first, then twice as far, and so on.
 Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const Topology& topology = query.topology;
-  if (has_canonical_time(query) && std::has_single_bit(topology.largest_node()))
-    return halving_time({.rank_count = topology.rank_count,
-                         .ranks_per_node = topology.largest_node(),
-                         .bytes = price_bytes(query)},
-                        query.network);
   const bool has_inside = topology.has_shared_nodes() && topology.has_runs();
   const std::size_t inside =
       has_inside ? static_cast<std::size_t>(std::bit_width(topology.largest_node())) - 1 : 0;
@@ -567,6 +571,15 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
   const int cubes = std::popcount(topology.rank_count);
   const Picoseconds carried = cubes == 1 ? 0 : std::max(cubes, 5);
   return cost + cost / 20 * (inside == 0 ? carried : cubes == 1 ? 5 : 15);
+}
+
+std::optional<Picoseconds> closer_cost_of_halving(const Query& query, const Variant&) {
+  const std::uint32_t ranks_per_node = query.topology.largest_node();
+  if (!has_canonical_time(query) || !std::has_single_bit(ranks_per_node)) return {};
+  return halving_time({.rank_count = query.topology.rank_count,
+                       .ranks_per_node = ranks_per_node,
+                       .bytes = price_bytes(query)},
+                      query.network);
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {
@@ -758,6 +771,7 @@ constexpr Row table[] = {
      .why_not_unasked = why_not_along_the_tree,
      .variants = canonical_variants,
      .cost = cost_of_canonical_dissemination,
+     .closer_cost = closer_cost_of_dissemination,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,
@@ -817,6 +831,7 @@ constexpr Row table[] = {
      .why_not = why_not_canonical_halving,
      .why_not_unasked = why_not_canonical_halving_unasked,
      .cost = cost_of_halving,
+     .closer_cost = closer_cost_of_halving,
      .build =
          [](const Query& query, const Variant&, Rank self) {
            return plan::canonical_halving_allreduce(self, query.topology.rank_count);

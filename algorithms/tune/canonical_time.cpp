@@ -13,8 +13,8 @@ namespace {
 
 using plan::Picoseconds;
 
-/// Of more ranks than this, as many nodes are followed as have `ranks_followed` ranks together.
-constexpr std::uint32_t all_followed_max = 128, ranks_followed = 32;
+/// As many nodes stand for all as have this many ranks together.
+constexpr std::uint32_t ranks_followed = 32;
 
 /// The ranks of one node.  Either all nodes are followed, or other nodes are taken to send to it
 /// when it sends to them, as all do alike.
@@ -87,9 +87,8 @@ class FollowedNode {
           leaving_.push_back({clock, place, number, false});
       }
     }
-    std::stable_sort(
-        leaving_.begin(), leaving_.end(),
-        [](const Message& left, const Message& right) { return left.at < right.at; });
+    std::stable_sort(leaving_.begin(), leaving_.end(),
+                     [](const Message& left, const Message& right) { return left.at < right.at; });
     for (const Message& message : leaving_) {
       const Picoseconds leaves = std::max(message.at, transmit_free_);
       transmit_free_ = leaves + network_.between.port_time(bytes_of(first_ + message.place));
@@ -97,8 +96,8 @@ class FollowedNode {
     }
   }
 
-  /// Where other nodes are not followed, a message from them comes when that of the rank at the same
-  /// place of this node would come there.
+  /// Where other nodes are not followed, a message from them comes when that of the rank at the
+  /// same place of this node would come there.
   void receive_from(std::span<const FollowedNode> all) {
     messages_.clear();
     for (std::uint32_t place = 0; place < clocks_.size(); ++place)
@@ -254,8 +253,14 @@ std::uint32_t grown_after(const CanonicalShape& shape, const std::vector<plan::R
   return index + 1 == rounds.size() ? shape.rank_count : rounds[index + 1].length;
 }
 
-Picoseconds time_of_few_nodes(const CanonicalShape& shape, const std::vector<plan::Round>& rounds,
-                              const plan::Network& network) {
+}  // namespace
+
+Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
+                           const plan::Network& network) {
+  if (shape.rank_count <= canonical_ranks_of_all)
+    return canonical_time_of_all(shape, per_round, network);
+  assert(shape.rank_count % shape.ranks_per_node == 0);
+  const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
   Picoseconds longest = 0;
   for (const std::uint32_t number : followed_nodes(shape, rounds)) {
     FollowedNode node(shape, network, number);
@@ -268,11 +273,14 @@ Picoseconds time_of_few_nodes(const CanonicalShape& shape, const std::vector<pla
   return longest;
 }
 
-Picoseconds time_of_all_nodes(const CanonicalShape& shape, const std::vector<plan::Round>& rounds,
-                              const plan::Network& network) {
+Picoseconds canonical_time_of_all(const CanonicalShape& shape, const plan::PerRound& per_round,
+                                  const plan::Network& network) {
+  assert(shape.rank_count % shape.ranks_per_node == 0);
+  const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
+  const std::uint32_t node_count = shape.rank_count / shape.ranks_per_node;
   std::vector<FollowedNode> nodes;
-  nodes.reserve(shape.rank_count / shape.ranks_per_node);
-  for (std::uint32_t number = 0; number < shape.rank_count / shape.ranks_per_node; ++number)
+  nodes.reserve(node_count);
+  for (std::uint32_t number = 0; number < node_count; ++number)
     nodes.emplace_back(shape, network, number);
   for (std::size_t index = 0; index < rounds.size(); ++index) {
     for (FollowedNode& node : nodes) node.send(rounds[index], grown_after(shape, rounds, index));
@@ -281,16 +289,6 @@ Picoseconds time_of_all_nodes(const CanonicalShape& shape, const std::vector<pla
   Picoseconds longest = 0;
   for (const FollowedNode& node : nodes) longest = std::max(longest, node.time());
   return longest;
-}
-
-}  // namespace
-
-Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
-                           const plan::Network& network) {
-  assert(shape.rank_count % shape.ranks_per_node == 0);
-  const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
-  return shape.rank_count <= all_followed_max ? time_of_all_nodes(shape, rounds, network)
-                                              : time_of_few_nodes(shape, rounds, network);
 }
 
 }  // namespace tutti::tune

@@ -20,5 +20,12 @@ struct CanonicalShape {
 /// Until the last rank has the result.  The vector has to cover the ranks.
 plan::Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
                                  const plan::Network& network);
+/// As canonical_time(), but of all nodes also among many ranks.
+plan::Picoseconds canonical_time_of_all(const CanonicalShape& shape,
+                                        const plan::PerRound& per_round,
+                                        const plan::Network& network);
+
+/// Up to so many ranks, canonical_time() follows all nodes.
+inline constexpr std::uint32_t canonical_ranks_of_all = 128;
 
 }  // namespace tutti::tune

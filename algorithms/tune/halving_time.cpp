@@ -51,13 +51,11 @@ class FollowedNodes {
   /// Halves, carried values, results, and answers to each of these: between two ranks, those of a
   /// kind are awaited in the order in which they are sent.
   std::uint32_t kind_of(std::uint16_t slot) const {
-    const std::uint32_t ends[] = {layout_.carried(0, 0, 0), layout_.result(0),
+    const std::uint32_t ends[] = {layout_.carried(0, 0, 0),   layout_.result(0),
                                   layout_.halving_answers(0), layout_.entry_answers(0, 0),
-                                  layout_.result_answers(0), layout_.leaving_answers(0, 0)};
-    return static_cast<std::uint32_t>(
-        std::count_if(std::begin(ends), std::end(ends), [&](std::uint32_t end) {
-          return slot >= end;
-        }));
+                                  layout_.result_answers(0),  layout_.leaving_answers(0, 0)};
+    return static_cast<std::uint32_t>(std::count_if(
+        std::begin(ends), std::end(ends), [&](std::uint32_t end) { return slot >= end; }));
   }
 
   std::size_t stand_in(std::uint32_t rank) const {
@@ -76,8 +74,8 @@ class FollowedNodes {
     const std::uint32_t peer_place = peer - cubes[of_peer].first;
     if (of_self == of_peer) return cubes[of_self].first + (stand_in_place ^ place ^ peer_place);
     const std::uint32_t size = 1u << cubes[of_self].bits;
-    return cubes[of_self].first + (of_self > of_peer ? stand_in_place % size
-                                                     : stand_in_place + place - peer_place);
+    return cubes[of_self].first +
+           (of_self > of_peer ? stand_in_place % size : stand_in_place + place - peer_place);
   }
 
  private:
@@ -150,8 +148,8 @@ class Halving {
   struct Event {
     Kind kind;
     bool is_inside = false, is_part = false;
-    std::uint32_t other = 0;   // inside: in which bits the peer differs
-    std::uint32_t number = 0;  // of an await: among those of the node
+    std::uint32_t other = 0;           // inside: in which bits the peer differs
+    std::uint32_t number = 0;          // of an await: among those of the node
     std::uint32_t first = 0, end = 0;  // of a put: those who await it
   };
   struct Receiver {
@@ -219,7 +217,7 @@ class Halving {
     Streams& puts = puts_.emplace_back();
     std::uint32_t at = 0;
     for (const Step& step : plan.steps) {
-      if (step.action == Action::put) 
+      if (step.action == Action::put)
         puts[{index_of(step.peer), followed.kind_of(step.slot)}].push_back(at);
       at += step.action == Action::put || step.action == Action::await ||
                     step.action == Action::combine
@@ -305,8 +303,7 @@ class Halving {
     const Node& node = nodes_[rank.node];
     for (std::uint32_t i = event.first; i < event.end; ++i) {
       const Receiver& receiver = node.receivers[i];
-      const std::uint32_t to =
-          receiver.node * ranks_per_node_ + (rank.place ^ event.other);
+      const std::uint32_t to = receiver.node * ranks_per_node_ + (rank.place ^ event.other);
       ranks_[to].visible[receiver.await] = visible;
       wake(to, visible);
     }
@@ -320,8 +317,8 @@ class Halving {
     node.transmit_free = leaves + times.port;
     for (std::uint32_t i = event.first; i < event.end; ++i) {
       const Receiver& receiver = node.receivers[i];
-      coming_.push({leaves + times.travel, number,
-                    receiver.node * ranks_per_node_ + rank.place, receiver.await, event.is_part});
+      coming_.push({leaves + times.travel, number, receiver.node * ranks_per_node_ + rank.place,
+                    receiver.await, event.is_part});
     }
   }
 
