@@ -75,7 +75,8 @@ TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
 }
 
 // By prices, halving was chosen where dissemination is faster, and the other way round; other
-// vectors were taken; and there was no room to follow leaders of a circulant schedule.
+// vectors were taken; there was no room to follow leaders of a circulant schedule; and the latency
+// of the fastest tree was not considered.
 TEST(VerifyChoices, by_exact_parameters_are_within_the_bounds_where_prices_are_off) {
   const auto reproducible = [](const char* preset, std::uint32_t nodes, std::uint64_t bytes) {
     return ChoiceCell{.preset = preset,
@@ -90,7 +91,12 @@ TEST(VerifyChoices, by_exact_parameters_are_within_the_bounds_where_prices_are_o
       reproducible("hdr", 14, 256),
       reproducible("roce25", 13, 8),
       {.preset = "ndr", .nodes = 13, .ranks_per_node = 8, .bytes = 65536},
-      {.preset = "roce10", .nodes = 65, .ranks_per_node = 4, .bytes = 4096}};
+      {.preset = "roce10", .nodes = 65, .ranks_per_node = 4, .bytes = 4096},
+      {.preset = "qdr",
+       .collective = tune::Collective::broadcast,
+       .nodes = 64,
+       .ranks_per_node = 8,
+       .bytes = 256}};
   const std::vector<CellResult> results = verify_choices(cells, {.percent_off = 0});
   std::printf("%s%s", regret_table_of(results).c_str(), misses_of(results).c_str());
   EXPECT_LE(regrets_of(results, ChosenBy::model).worst, 0.02);
