@@ -314,14 +314,17 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     const Row& row = *rival->row;
     const plan::Plan first = row.build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, row, rival->variant, first);
-    // Without plans, dissemination is followed as exactly, in less time; and halving, which has
-    // many more messages, nearly so.
-    const bool has_closer = prices_are_near && row.closer_cost != nullptr;
-    if (has_closer && row.algorithm != Algorithm::canonical_halving) {
-      if (topology_.rank_count <= canonical_ranks_of_all) more = 0;
-    } else if (has_closer && more > budget - messages && price <= near) {
-      rival->time = row.closer_cost(query, rival->variant);
-      if (rival->time) more = 0;
+    // Without plans, dissemination is followed about as exactly, in less time; and halving, which
+    // has many more messages, nearly so.
+    if (prices_are_near && row.closer_cost != nullptr) {
+      const std::size_t left = budget - messages;
+      const bool is_halving = row.algorithm == Algorithm::canonical_halving;
+      const bool has_many = topology_.rank_count > canonical_ranks_of_all;
+      // Plans of canonical dissemination take longer to build, so their messages count more.
+      if (!is_halving && !has_many && topology_.rank_count > 32 && more <= left) more *= 4;
+      if (is_halving ? more > left && price <= near : has_many ? more <= left : more > left)
+        rival->time = row.closer_cost(query, rival->variant);
+      if (rival->time && (is_halving || !has_many)) more = 0;
     }
     // Few messages of one node leave room for others with many.
     const bool is_of_node = is_followed_by_node(query, row, rival->variant, first);
@@ -341,9 +344,6 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   for (const std::size_t i : followed) {
     Choice::Rival& rival = *prices[i].second;
     const Row& row = *rival.row;
-    if (!rival.time && prices_are_near && row.closer_cost != nullptr &&
-        row.algorithm != Algorithm::canonical_halving)
-      rival.time = row.closer_cost(query, rival.variant);
     if (!rival.time)
       rival.time =
           followed_time(query, row, rival.variant, row.build(query, rival.variant, Rank{0}));
