@@ -21,6 +21,7 @@
 #include "tune/asked_per_round.hpp"
 #include "tune/canonical_time.hpp"
 #include "tune/choose.hpp"
+#include "tune/halving_time.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
@@ -172,6 +173,15 @@ Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& v
                          .ranks_per_node = query.topology.largest_node(),
                          .bytes = price_bytes(query)},
                         variant.per_round, query.network);
+}
+
+std::optional<Picoseconds> closer_cost_of_dissemination(const Query& query,
+                                                        const Variant& variant) {
+  if (!has_canonical_time(query)) return {};
+  return canonical_time_of_all({.rank_count = query.topology.rank_count,
+                                .ranks_per_node = query.topology.largest_node(),
+                                .bytes = price_bytes(query)},
+                               variant.per_round, query.network);
 }
 
 /// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
@@ -563,6 +573,15 @@ Picoseconds cost_of_halving(const Query& query, const Variant&) {
   return cost + cost / 20 * (inside == 0 ? carried : cubes == 1 ? 5 : 15);
 }
 
+std::optional<Picoseconds> closer_cost_of_halving(const Query& query, const Variant&) {
+  const std::uint32_t ranks_per_node = query.topology.largest_node();
+  if (!has_canonical_time(query) || !std::has_single_bit(ranks_per_node)) return {};
+  return halving_time({.rank_count = query.topology.rank_count,
+                       .ranks_per_node = ranks_per_node,
+                       .bytes = price_bytes(query)},
+                      query.network);
+}
+
 std::vector<std::uint32_t> circulant_runs(const Query& query) {
   return plan::circulant_runs(query.topology.rank_count, plan::Skips::few);
 }
@@ -752,6 +771,7 @@ constexpr Row table[] = {
      .why_not_unasked = why_not_along_the_tree,
      .variants = canonical_variants,
      .cost = cost_of_canonical_dissemination,
+     .closer_cost = closer_cost_of_dissemination,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,
@@ -811,6 +831,7 @@ constexpr Row table[] = {
      .why_not = why_not_canonical_halving,
      .why_not_unasked = why_not_canonical_halving_unasked,
      .cost = cost_of_halving,
+     .closer_cost = closer_cost_of_halving,
      .build =
          [](const Query& query, const Variant&, Rank self) {
            return plan::canonical_halving_allreduce(self, query.topology.rank_count);

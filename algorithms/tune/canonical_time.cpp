@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -12,10 +13,11 @@ namespace {
 
 using plan::Picoseconds;
 
-/// As many nodes are followed as have this many ranks together, or all.
+/// As many nodes stand for all as have this many ranks together.
 constexpr std::uint32_t ranks_followed = 32;
 
-/// The ranks of one node.  As all nodes do alike, other nodes send to it when it sends to them.
+/// The ranks of one node.  Either all nodes are followed, or other nodes are taken to send to it
+/// when it sends to them, as all do alike.
 class FollowedNode {
  public:
   FollowedNode(const CanonicalShape& shape, const plan::Network& network, std::uint32_t number)
@@ -27,11 +29,14 @@ class FollowedNode {
         clocks_(shape.ranks_per_node),
         known_(shape.ranks_per_node, 1) {}
 
-  void go_through(const plan::Round& round, std::uint32_t grown) {
+  void send(const plan::Round& round, std::uint32_t grown) {
     round_ = round;
     grown_ = grown;
     send();
-    receive();
+  }
+  /// `all`: the nodes, or this one alone.
+  void receive(std::span<const FollowedNode> all) {
+    receive_from(all);
     for (std::uint32_t place = 0; place < clocks_.size(); ++place) take(place);
   }
 
@@ -39,7 +44,7 @@ class FollowedNode {
 
  private:
   struct Message {
-    Picoseconds at;  // the port of its receiver's node, or where that can see it
+    Picoseconds at;  // where it is sent, then at the port of its receiver's node, or to be seen
     std::uint32_t place;
     std::uint32_t number;  // of the messages of a round, from 1 on
     bool is_inside;
@@ -62,42 +67,44 @@ class FollowedNode {
   Picoseconds& sent(std::uint32_t place, std::uint32_t number) {
     return sent_[std::size_t{place} * round_.messages + number - 1];
   }
+  Picoseconds sent(std::uint32_t place, std::uint32_t number) const {
+    return sent_[std::size_t{place} * round_.messages + number - 1];
+  }
 
-  /// The first rank that is ready sends all that it has to send.
+  /// Messages pass the port in the order in which they are sent, also while a rank stores others.
   void send() {
     sent_.assign(clocks_.size() * round_.messages, 0);
-    order_.clear();
-    for (std::uint32_t place = 0; place < clocks_.size(); ++place) order_.push_back(place);
-    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t left, std::uint32_t right) {
-      return clocks_[left] < clocks_[right];
-    });
-    for (const std::uint32_t place : order_) {
-      const std::uint64_t bytes = bytes_of(first_ + place);
-      const Picoseconds port = network_.between.port_time(bytes);
-      const Picoseconds store = network_.inside.store_time(bytes);
+    leaving_.clear();
+    for (std::uint32_t place = 0; place < clocks_.size(); ++place) {
+      const Picoseconds store = network_.inside.store_time(bytes_of(first_ + place));
       Picoseconds& clock = clocks_[place];
       for (std::uint32_t number = 1; number <= round_.messages; ++number) {
         const std::uint64_t to = std::uint64_t{first_} + place + offset(number);
-        if (is_here(static_cast<std::uint32_t>(to % shape_.rank_count))) {
-          clock += store;
-          sent(place, number) = clock;
-        } else {
-          const Picoseconds leaves = std::max(clock, transmit_free_);
-          transmit_free_ = leaves + port;
-          sent(place, number) = leaves;
-        }
+        const bool is_inside = is_here(static_cast<std::uint32_t>(to % shape_.rank_count));
+        if (is_inside)
+          sent(place, number) = clock += store;
+        else
+          leaving_.push_back({clock, place, number, false});
       }
+    }
+    std::stable_sort(leaving_.begin(), leaving_.end(),
+                     [](const Message& left, const Message& right) { return left.at < right.at; });
+    for (const Message& message : leaving_) {
+      const Picoseconds leaves = std::max(message.at, transmit_free_);
+      transmit_free_ = leaves + network_.between.port_time(bytes_of(first_ + message.place));
+      sent(message.place, message.number) = leaves;
     }
   }
 
-  /// A message from another node comes when that of the rank at the same place of this node would
-  /// come there.
-  void receive() {
+  /// Where other nodes are not followed, a message from them comes when that of the rank at the
+  /// same place of this node would come there.
+  void receive_from(std::span<const FollowedNode> all) {
     messages_.clear();
     for (std::uint32_t place = 0; place < clocks_.size(); ++place)
       for (std::uint32_t number = 1; number <= round_.messages; ++number) {
         const std::uint32_t from = behind(first_ + place, offset(number));
-        const Picoseconds leaves = sent(from % shape_.ranks_per_node, number);
+        const FollowedNode& sender = all.size() == 1 ? *this : all[from / shape_.ranks_per_node];
+        const Picoseconds leaves = sender.sent(from % shape_.ranks_per_node, number);
         const bool is_inside = is_here(from);
         const Picoseconds travels =
             is_inside ? network_.inside.latency : network_.between.travel_time(bytes_of(from));
@@ -163,13 +170,29 @@ class FollowedNode {
         }
       }
       const std::uint32_t longer = offset(number) + round_.length;
-      const std::uint32_t brought =
-          longer == length ? 0 : tree_.block_count(Rank{behind(self, length)}, longer - length);
+      const Picoseconds brought = brought_by(self, number, length);
       const std::uint32_t left = tree_.block_count(Rank{self}, longer);
       clock += (Picoseconds{blocks} + brought - left) * work_;
       blocks = left;
       length = longer;
     }
+  }
+
+  /// By how many blocks a message adds to those of the `known` ranks that end at `self`.  If it
+  /// overlaps with these, blocks that lie within others are left unread, also known ones.
+  Picoseconds brought_by(std::uint32_t self, std::uint32_t number, std::uint32_t known) const {
+    const Rank from{behind(self, offset(number))};
+    if (offset(number) == known) return tree_.block_count(from, round_.length);
+    const std::vector<plan::Block> before = tree_.blocks_of(Rank{self}, known);
+    const std::vector<plan::Block> blocks = tree_.blocks_of(from, round_.length);
+    const auto within = [](const plan::Block& one, const plan::Block& other) {
+      return one.first >= other.first && one.end() <= other.end();
+    };
+    auto brought = static_cast<Picoseconds>(blocks.size());
+    for (const plan::Block& one : blocks)
+      for (const plan::Block& other : before)
+        brought -= within(one, other) || within(other, one) ? 1 : 0;
+    return brought;
   }
 
   struct Here {
@@ -188,29 +211,83 @@ class FollowedNode {
   std::vector<std::uint32_t> known_;  // blocks of each rank
   Picoseconds transmit_free_ = 0, receive_free_ = 0;
   std::vector<Picoseconds> sent_ = {};  // by places and messages
-  std::vector<std::uint32_t> order_ = {};
-  std::vector<Message> messages_ = {}, coming_ = {};
+  std::vector<Message> leaving_ = {}, messages_ = {}, coming_ = {};
   std::vector<Here> here_ = {};
 };
+
+/// The blocks that the ranks of a node send to others, or that come from these.
+std::uint64_t blocks_at_port(const CanonicalShape& shape, const plan::CanonicalTree& tree,
+                             const std::vector<plan::Round>& rounds, std::uint32_t node) {
+  const std::uint32_t ranks = shape.ranks_per_node, first = node * ranks;
+  std::uint64_t blocks = 0;
+  for (const plan::Round& round : rounds)
+    for (const std::uint32_t place : {0u, ranks - 1})
+      blocks += std::uint64_t{round.messages} * tree.block_count(Rank{first + place}, round.length);
+  return blocks;
+}
+
+/// The nodes that are followed: those with the longest messages take longest.
+std::vector<std::uint32_t> followed_nodes(const CanonicalShape& shape,
+                                          const std::vector<plan::Round>& rounds) {
+  const std::uint32_t nodes = shape.rank_count / shape.ranks_per_node;
+  const std::uint32_t followed =
+      std::min(nodes, (ranks_followed + shape.ranks_per_node - 1) / shape.ranks_per_node);
+  std::vector<std::uint32_t> numbers(nodes);
+  for (std::uint32_t node = 0; node < nodes; ++node) numbers[node] = node;
+  if (followed == nodes) return numbers;
+  const plan::CanonicalTree tree(shape.rank_count);
+  std::vector<std::uint64_t> blocks(nodes);
+  for (std::uint32_t node = 0; node < nodes; ++node)
+    blocks[node] = blocks_at_port(shape, tree, rounds, node);
+  std::partial_sort(numbers.begin(), numbers.begin() + followed, numbers.end(),
+                    [&](std::uint32_t left, std::uint32_t right) {
+                      return blocks[left] != blocks[right] ? blocks[left] > blocks[right]
+                                                           : left < right;
+                    });
+  numbers.resize(followed);
+  return numbers;
+}
+
+std::uint32_t grown_after(const CanonicalShape& shape, const std::vector<plan::Round>& rounds,
+                          std::size_t index) {
+  return index + 1 == rounds.size() ? shape.rank_count : rounds[index + 1].length;
+}
 
 }  // namespace
 
 Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
                            const plan::Network& network) {
+  if (shape.rank_count <= canonical_ranks_of_all)
+    return canonical_time_of_all(shape, per_round, network);
   assert(shape.rank_count % shape.ranks_per_node == 0);
   const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
-  const std::uint32_t nodes = shape.rank_count / shape.ranks_per_node;
-  const std::uint32_t followed =
-      std::min(nodes, (ranks_followed + shape.ranks_per_node - 1) / shape.ranks_per_node);
   Picoseconds longest = 0;
-  for (std::uint32_t i = 0; i < followed; ++i) {
-    FollowedNode node(shape, network,
-                      static_cast<std::uint32_t>(std::uint64_t{i} * nodes / followed));
-    for (std::size_t index = 0; index < rounds.size(); ++index)
-      node.go_through(rounds[index],
-                      index + 1 == rounds.size() ? shape.rank_count : rounds[index + 1].length);
+  for (const std::uint32_t number : followed_nodes(shape, rounds)) {
+    FollowedNode node(shape, network, number);
+    for (std::size_t index = 0; index < rounds.size(); ++index) {
+      node.send(rounds[index], grown_after(shape, rounds, index));
+      node.receive({&node, 1});
+    }
     longest = std::max(longest, node.time());
   }
+  return longest;
+}
+
+Picoseconds canonical_time_of_all(const CanonicalShape& shape, const plan::PerRound& per_round,
+                                  const plan::Network& network) {
+  assert(shape.rank_count % shape.ranks_per_node == 0);
+  const std::vector<plan::Round> rounds = plan::two_partial_rounds(shape.rank_count, per_round);
+  const std::uint32_t node_count = shape.rank_count / shape.ranks_per_node;
+  std::vector<FollowedNode> nodes;
+  nodes.reserve(node_count);
+  for (std::uint32_t number = 0; number < node_count; ++number)
+    nodes.emplace_back(shape, network, number);
+  for (std::size_t index = 0; index < rounds.size(); ++index) {
+    for (FollowedNode& node : nodes) node.send(rounds[index], grown_after(shape, rounds, index));
+    for (FollowedNode& node : nodes) node.receive(nodes);
+  }
+  Picoseconds longest = 0;
+  for (const FollowedNode& node : nodes) longest = std::max(longest, node.time());
   return longest;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tune/asked_per_round.hpp"
+#include "tune/canonical_time.hpp"
 #include "tune/explanation.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/names.hpp"
@@ -301,22 +302,38 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   if (topology_.rank_count > ranks_followed_max || budget / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
+  // The prices of what is near are computed more closely, unless the first one is far ahead.
+  const plan::Picoseconds half_more = prices.front().first + prices.front().first / 2;
+  const plan::Picoseconds near = prices.size() > 1 && prices[1].first <= half_more ? half_more : 0;
   const bool prices_are_near = has_canonical_time(query);
   const bool has_equal_nodes = topology_.has_equal_nodes();
-  std::size_t messages = 0, considered = 0;
+  std::size_t messages = 0, messages_of_nodes = 0, considered = 0;
   std::vector<std::size_t> followed, compared;
   for (const auto& [price, rival] : prices) {
     if (followed.size() == followed_max || considered == considered_max || price > most) break;
-    const plan::Plan first = rival->row->build(query, rival->variant, Rank{0});
-    std::size_t more = messages_followed(query, *rival->row, rival->variant, first);
-    // Plans of canonical dissemination take longer to build, so each of their messages counts more.
-    const bool is_canonical = rival->row->algorithm == Algorithm::canonical_dissemination;
-    if (is_canonical && prices_are_near && topology_.rank_count > 32 && more <= budget) more *= 4;
-    const bool is_followed = more <= budget - messages;
+    const Row& row = *rival->row;
+    const plan::Plan first = row.build(query, rival->variant, Rank{0});
+    std::size_t more = messages_followed(query, row, rival->variant, first);
+    // Without plans, dissemination is followed about as exactly, in less time; and halving, which
+    // has many more messages, nearly so.
+    if (prices_are_near && row.closer_cost != nullptr) {
+      const std::size_t left = budget - messages;
+      const bool is_halving = row.algorithm == Algorithm::canonical_halving;
+      const bool has_many = topology_.rank_count > canonical_ranks_of_all;
+      // Plans of canonical dissemination take longer to build, so their messages count more.
+      if (!is_halving && !has_many && topology_.rank_count > 32 && more <= left) more *= 4;
+      if (is_halving ? more > left && price <= near : has_many ? more <= left : more > left)
+        rival->time = row.closer_cost(query, rival->variant);
+      if (rival->time && (is_halving || !has_many)) more = 0;
+    }
+    // Few messages of one node leave room for others with many.
+    const bool is_of_node = is_followed_by_node(query, row, rival->variant, first);
+    std::size_t& used = is_of_node ? messages_of_nodes : messages;
+    const bool is_followed = more <= (is_of_node ? budget / 2 : budget) - used;
     if (!is_followed && !prices_are_near && followed.empty() && !has_equal_nodes) break;
     if (is_followed || prices_are_near || followed.empty()) compared.push_back(considered);
     if (is_followed) {
-      messages += more;
+      used += more;
       followed.push_back(considered);
     }
     ++considered;
@@ -326,8 +343,10 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   for (const std::size_t i : compared) prices[i].second->is_finalist = true;
   for (const std::size_t i : followed) {
     Choice::Rival& rival = *prices[i].second;
-    rival.time = followed_time(query, *rival.row, rival.variant,
-                               rival.row->build(query, rival.variant, Rank{0}));
+    const Row& row = *rival.row;
+    if (!rival.time)
+      rival.time =
+          followed_time(query, row, rival.variant, row.build(query, rival.variant, Rank{0}));
     prices[i].first = weighed(choice, rival);
   }
   const auto end = prices.begin() + static_cast<std::ptrdiff_t>(considered);

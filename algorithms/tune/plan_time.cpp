@@ -84,17 +84,6 @@ plan::Picoseconds priced_node_time(const Query& query,
                                 call_of(query, priced_elements(query.request)));
 }
 
-/// Whether one node is followed in place of all.  It is not where all have few messages, nor among
-/// so many ranks that even the plans of one node take long to be made.
-bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
-                         const plan::Plan& first) {
-  constexpr std::uint32_t ranks_max = 1024;
-  constexpr std::size_t few = messages_followed_max / 32;
-  const std::uint32_t rank_count = query.topology.rank_count;
-  return rank_count <= ranks_max && std::size_t{first.slot_count} * rank_count > few &&
-         nodes_do_alike(query, row, variant, first);
-}
-
 }  // namespace
 
 std::uint64_t followed_bytes(const CollectiveRequest& request, std::uint32_t rank_count) {
@@ -124,6 +113,17 @@ bool nodes_do_alike(const Query& query, const Row& row, const Variant& variant,
     return first.all_alike && first.payloads == 1 && row.algorithm != Algorithm::canonical_halving;
   const Choice& across = *variant.across;
   return nodes_do_alike(across.query(), across.row(), across.variant(), across.first_plan());
+}
+
+// It is not where all have few messages, nor among so many ranks that even the plans of one node
+// take long to be made.
+bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
+                         const plan::Plan& first) {
+  constexpr std::uint32_t ranks_max = 1024;
+  constexpr std::size_t few = messages_followed_max / 32;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return rank_count <= ranks_max && std::size_t{first.slot_count} * rank_count > few &&
+         nodes_do_alike(query, row, variant, first);
 }
 
 std::optional<plan::Picoseconds> followed_time(const Query& query, const Row& row,

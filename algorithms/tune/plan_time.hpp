@@ -30,6 +30,10 @@ plan::Picoseconds priced_plan_time(const Query& query,
 bool nodes_do_alike(const Query& query, const Row& row, const Variant& variant,
                     const plan::Plan& first);
 
+/// Whether followed_time() follows one node in place of all.
+bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
+                         const plan::Plan& first);
+
 /// The time that is compared with prices: where all nodes do alike, it follows one of them, else
 /// all ranks.  It is empty if slots are numbered by ranks, so that one node does not tell what the
 /// others do.

@@ -84,12 +84,14 @@ plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
 /// Messages of a lane that a rank sends, or takes, while one is on its way; lanes share the port of
 /// their node.  The root of a broadcast sees credits before it sends, which takes 0.1 us for each
 /// child (tutti-bench --virtual-time).
-std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count) {
+/// Without them, there may be more.
+std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count,
+                                  bool sees_credits = true) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes()) / lane_count;
   const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
   const Picoseconds port = Picoseconds{lane_count} * network.port_time(bytes);
-  const Picoseconds credits = network.gap + 2 * network.receive_overhead;
+  const Picoseconds credits = sees_credits ? network.gap + 2 * network.receive_overhead : 0;
   const Picoseconds gap = std::max(port, is_broadcast(query) ? credits : taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
@@ -219,6 +221,8 @@ void add_latencies(const Query& query, const Variant& given, const plan::Plan& p
                    std::vector<Variant>& variants) {
   constexpr std::size_t count_max = 3;
   const std::uint32_t first = given.fans.across_by.latency;
+  const std::uint32_t last =
+      std::max(first + 4, latency_in_messages(query, given.lane_count, false) + 1);
   const bool is_named = !query.request.only.empty();
   std::vector<std::pair<Picoseconds, Variant>> priced;
   const auto add = [&](std::uint32_t latency) {
@@ -231,7 +235,7 @@ void add_latencies(const Query& query, const Variant& given, const plan::Plan& p
   };
   add(first);  // of equal trees the one that is kept
   for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
-    const bool is_near = latency + 3 >= first && latency <= first + 4;
+    const bool is_near = latency + 3 >= first && latency <= last;
     if (latency != first && (is_named || is_near)) add(latency);
   }
   std::stable_sort(priced.begin(), priced.end(),
