@@ -11,16 +11,20 @@
 namespace tutti::bench {
 namespace {
 
-/// An operator of a class, on elements of which `bytes` are a whole number, the longest first.
+/// An operator of a class, on elements of which `bytes` are a whole number: a built-in one, if
+/// there is one.
 Reduction reduction_of(tune::OperatorClass operators, std::uint64_t bytes) {
   using tune::OperatorClass;
-  std::uint32_t element_bytes = 8;
-  while (bytes % element_bytes != 0) element_bytes /= 2;
-  return {.element_bytes = element_bytes,
+  const bool rounds = operators == OperatorClass::rounding;
+  const BuiltIn op = operators == OperatorClass::idempotent ? BuiltIn::max : BuiltIn::sum;
+  if (operators != OperatorClass::ordered && bytes % 8 == 0)
+    return built_in_reduction(op, rounds ? ElementType::float64 : ElementType::int64);
+  if (operators != OperatorClass::ordered && bytes % 4 == 0)
+    return built_in_reduction(op, rounds ? ElementType::float32 : ElementType::int32);
+  return {.element_bytes = 1,
           .properties = {.commutative = operators != OperatorClass::ordered,
                          .idempotent = operators == OperatorClass::idempotent,
-                         .exact = operators != OperatorClass::rounding &&
-                                  operators != OperatorClass::ordered}};
+                         .exact = !rounds && operators != OperatorClass::ordered}};
 }
 
 bool is_rooted(tune::Collective collective) {
