@@ -9,8 +9,16 @@
 #include <thread>
 
 #include "microbench/subject.hpp"
+#include "microbench/together.hpp"
 
 namespace tutti::bench {
+namespace {
+
+/// The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first to
+/// end is the one that has printed the reason.
+constexpr auto time_of_another = std::chrono::milliseconds(200);
+
+}  // namespace
 
 int exit_status_of(ErrorCode code) noexcept {
   switch (code) {
@@ -35,6 +43,12 @@ int exit_status_of(const char* program, Rank self, bool reports_usage,
   };
   try {
     return run();
+  } catch (const ErrorOfAll& error) {
+    if (reports_usage)
+      print_reason(program, error.what());
+    else
+      std::this_thread::sleep_for(time_of_another);
+    return exit_status_of(error.code());
   } catch (const Error& error) {
     const int status = exit_status_of(error.code());
     if (status != exit_usage)
@@ -64,11 +78,10 @@ int exit_status_of(const char* program, const std::function<int()>& run) {
   try {
     return run();
   } catch (const Error& error) {
-    if (!is_later_rank_of_job()) print_reason(program, error.what());
-    // The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first
-    // to end is the one that has printed the reason.
+    if (!is_later_rank_of_job())
+      print_reason(program, error.what());
     else
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::this_thread::sleep_for(time_of_another);
     return exit_status_of(error.code());
   } catch (const std::exception& error) {
     print_reason(program, error.what());

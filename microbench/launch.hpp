@@ -19,8 +19,8 @@ inline constexpr int exit_not_met = 3;  // a bound of --expect
 int exit_status_of(ErrorCode code) noexcept;
 
 /// Runs one rank and turns what it throws into its exit status.  Where the user's values are at
-/// fault, all ranks throw alike, and a rank that `reports_usage` says so; else each rank reports
-/// what it has met.
+/// fault, or all ranks have one error (ErrorOfAll), all ranks throw alike, and a rank that
+/// `reports_usage` says so; else each rank reports what it has met.
 int exit_status_of(const char* program, Rank self, bool reports_usage,
                    const std::function<int()>& run);
 /// The exit status of forked ranks: the greatest of theirs, or `failure` if one was ended by a

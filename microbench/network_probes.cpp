@@ -306,7 +306,7 @@ class Prober {
         is_virtual_(verbs::soft::VirtualTime::joined() != nullptr),
         clock_cost_(is_virtual_ ? 0 : cost_of_clock()) {}
 
-  std::vector<Sample> run(Timeout end) {
+  std::vector<Sample> run(Timeout end, const std::function<void(Probe)>& on_untried) {
     const std::uint32_t passes_max = is_virtual_ ? 5 : 16;
     std::vector<Sample> samples;
     std::vector<Picoseconds> each(points_.size(), 0);  // real time of a repetition; rank 0 decides
@@ -314,7 +314,11 @@ class Prober {
       for (std::size_t i = 0; i < points_.size(); ++i) {
         const std::uint32_t wanted = repetitions(points_[i], each[i], end, pass, passes_max);
         const std::uint32_t count = gather(exchange_, wanted).front();
-        if (count == 0) return samples;
+        if (count == 0) {
+          for (std::size_t j = i; j < points_.size() && pass == 0 && on_untried; ++j)
+            on_untried(points_[j].probe);
+          return samples;
+        }
         const Timeout begin = detail::MonotonicClock::read();
         const Picoseconds least = batch(points_[i], count);
         each[i] = (detail::MonotonicClock::read() - begin).count() * 1000 / count;
@@ -589,7 +593,7 @@ std::vector<Sample> probe_network(Exchange& exchange, std::span<const Node> node
                             nodes.size(), exchange.rank_count()));
   const Timeout end = detail::MonotonicClock::read() + options.budget;
   Prober prober(exchange, nodes, options);
-  return prober.run(end);
+  return prober.run(end, options.on_untried);
 }
 
 }  // namespace tutti::bench

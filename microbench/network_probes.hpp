@@ -5,6 +5,7 @@
 // sample is the formula of its probe.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <tutti/exchange.hpp>
@@ -18,6 +19,8 @@ struct NetworkProbeOptions {
   std::string device = {};                   // as ContextOptions::device
   Timeout budget = std::chrono::seconds(3);  // at least 50 ms; with making the connections
   std::vector<tune::Probe> only = {};        // these; empty: all
+  /// Told, on all ranks, of each probe that these ranks could make and had no time for.
+  std::function<void(tune::Probe)> on_untried = {};
 };
 
 /// Collective.  `nodes` says which node each rank is of; ranks of a node must be able to map each

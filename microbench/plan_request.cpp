@@ -233,7 +233,8 @@ PlanRequest understand(const PlanWords& words) {
   if (words.fabric) request.knowledge = tune::untuned(machine_of("--fabric", *words.fabric));
   request.topology.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
   understand_nodes(words, request);
-  const Collective collective = parse_name(every_collective, "--collective", words.collective);
+  const Collective collective =
+      parse_name(every_collective, words.collective_option, words.collective);
   refuse_what_does_nothing(collective, words);
   request.asked = understand_request(collective, words);
   understand_target(words, request);

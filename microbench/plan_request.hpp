@@ -37,6 +37,7 @@ struct PlanWords {
   std::optional<std::string> op = {}, bytes = {}, fabric = {};
   bool explain = false, in_node_memory = false;
   std::string collective = "allreduce", dtype = "uint64";
+  const char* collective_option = "--collective";  // by which it is given
 };
 
 void declare_plan_options(CommandLine& line, PlanWords& words);

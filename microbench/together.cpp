@@ -12,6 +12,7 @@ namespace {
 struct Verdict {
   bool failed = false;
   ErrorCode code = ErrorCode::system;
+  int system_errno = 0;
   char text[510] = {};
 };
 
@@ -34,6 +35,7 @@ void together(Exchange& exchange, const std::function<void()>& step) {
   } catch (const Error& error) {
     mine.failed = true;
     mine.code = error.code();
+    mine.system_errno = error.system_errno();
     std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
   } catch (const std::bad_alloc&) {
     mine.failed = true;
@@ -48,8 +50,10 @@ void together(Exchange& exchange, const std::function<void()>& step) {
   const bool alike = std::all_of(all.begin(), all.end(), [&](const Verdict& one) {
     return std::strcmp(one.text, first->text) == 0;
   });
-  throw Error(first->code, alike ? std::string(first->text)
-                                 : fmt::format("rank {}: {}", first - all.begin(), first->text));
+  throw ErrorOfAll(first->code,
+                   alike ? std::string(first->text)
+                         : fmt::format("rank {}: {}", first - all.begin(), first->text),
+                   first->system_errno);
 }
 
 }  // namespace tutti::bench

@@ -26,9 +26,15 @@ requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchang
 /// Returns the text that rank 0 gives.  Collective.
 std::string share(Exchange& exchange, const std::string& text);
 
+/// An Error that all ranks have: it need be told once.
+class ErrorOfAll : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Runs `step`, which may throw Error, on every rank; throws the Error of the lowest rank on which
-/// it did.  A std::bad_alloc counts as Error{limit_exceeded}.  Collective.  `step` itself may be
-/// collective if it fails on all ranks or on none.
+/// it did, as an ErrorOfAll.  A std::bad_alloc counts as Error{limit_exceeded}.  Collective. `step`
+/// itself may be collective if it fails on all ranks or on none.
 void together(Exchange& exchange, const std::function<void()>& step);
 
 }  // namespace tutti::bench

@@ -6,7 +6,10 @@
 #include "microbench/tune_journal.hpp"
 #include "microbench/tune_report.hpp"
 #include "microbench/tune_show.hpp"
+#include "runtime/communicator.hpp"
 #include "runtime/file_change.hpp"
+#include "runtime/settings.hpp"
+#include "runtime/tuning_table.hpp"
 #include "tune/choose.hpp"
 #include "tune/flips.hpp"
 #include "tune/tuning_file.hpp"
@@ -16,26 +19,58 @@ namespace {
 
 struct Source {
   tune::Knowledge knowledge;
-  std::string text;  // where it is from
+  std::string text;    // where it is from
+  std::string remark;  // a line on it; empty: none
 };
 
-/// What programs know by a file on the machine that it was made on.
+/// What programs of this environment know by a file on the machine that it was made on.
 tune::Knowledge knowledge_of(tune::Tuning tuning) {
+  const bool keeps_bits = runtime::context_settings({}).tuning_keeps_bits;
   const tune::Machine fallback =
       tune::machine_of_link(tuning.made_on.link == "Ethernet", tuning.made_on.gigabits_per_second);
-  return tune::tuned(fallback, std::move(tuning), tune::TuningBits::free);
+  return tune::tuned(fallback, std::move(tuning),
+                     keeps_bits ? tune::TuningBits::keep : tune::TuningBits::free);
+}
+
+/// What programs say of a file that was made on another machine than this one; empty: nothing, or
+/// there is no device here.
+std::string remark_on_machine(const tune::Fingerprint& made_on) {
+  tune::Fingerprint here;
+  try {
+    const Context context({.tuning = TuningMode::off});
+    const Context::Implementation& implementation = context.implementation();
+    here = runtime::fingerprint_of(implementation.fabric.port(), implementation.settings);
+  } catch (const Error&) {
+    return {};
+  }
+  const tune::Applicability found = tune::applicability(made_on, here);
+  switch (found.applies) {
+    case tune::Applies::yes:
+      break;
+    case tune::Applies::no:
+      return fmt::format("Note: {}; programs on this machine do without it\n", found.why);
+    case tune::Applies::stale:
+      return fmt::format("Note: {}\n", found.why);
+  }
+  return {};
 }
 
 /// Takes --file or --fabric, else the file that programs find, and without one a preset.
 Source source_of(const TuneOptions& options) {
   if (!options.fabric.empty())
-    return {tune::untuned(tune::machine_preset(options.fabric)), "preset " + options.fabric};
+    return {tune::untuned(tune::machine_preset(options.fabric)), "preset " + options.fabric, {}};
   const bool is_there =
       !options.is_default_file || (!options.file.empty() && text_of_file(options.file));
   if (!is_there)
     return {tune::untuned(tune::machine_preset("fdr")),
-            "preset fdr, as there is no tuning file " + options.file};
-  return {knowledge_of(read_tuning(options.file)), "file " + options.file};
+            "preset fdr, as there is no tuning file " + options.file,
+            {}};
+  tune::Tuning tuning = read_tuning(options.file);
+  std::string remark = remark_on_machine(tuning.made_on);
+  Source source{knowledge_of(std::move(tuning)), "file " + options.file, std::move(remark)};
+  if (source.knowledge.bits == tune::TuningBits::keep)
+    source.text += ", which changes no bits of results (TUTTI_TUNING_BITS=keep)";
+  return source;
 }
 
 }  // namespace
@@ -55,7 +90,7 @@ std::string explained(const TuneOptions& options) {
   const PlanRequest& asked = options.explained;
   tune::CollectiveRequest request = asked.asked;
   request.ring_room = ring_room_of(asked);
-  std::string text = fmt::format("by {}\n", source.text) +
+  std::string text = fmt::format("by {}\n", source.text) + source.remark +
                      tune::choose(request, asked.topology, source.knowledge).explanation();
   if (text.back() != '\n') text += '\n';
   const std::string flips = tune::what_would_flip(request, asked.topology, source.knowledge);

@@ -167,22 +167,35 @@ void TuneJournal::begin(const AskedFor& asked, const tune::Tuning& tuning) {
   findings_.clear();
   asked_ = asked;
   tuning_ = tuning;
+  // Until then it has nothing that would be missed.
+  write_line(first.dump() + '\n' + in_one_line(tune::text_of(tuning)),
+             "make room, or give a file elsewhere (--out)");
   is_begun_ = true;
-  write_line(first.dump() + '\n' + in_one_line(tune::text_of(tuning)));
 }
 
 void TuneJournal::append(const tune::Finding& finding) {
-  write_line(tune::line_of(finding));
+  write_line(tune::line_of(finding),
+             "make room and start it again with the same options: what was found before is kept "
+             "there");
   findings_.push_back(finding);
 }
 
-void TuneJournal::write_line(const std::string& line) {
-  runtime::write_all(descriptor_.get(), line + '\n', name_);
-  runtime::sync_file(descriptor_.get(), name_);
+void TuneJournal::write_line(const std::string& line, const std::string& advice) {
+  try {
+    runtime::write_all(descriptor_.get(), line + '\n', name_);
+    runtime::sync_file(descriptor_.get(), name_);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}; {}", error.what(), advice), error.system_errno());
+  }
 }
 
 void TuneJournal::finish(const tune::Tuning& tuning) {
-  runtime::replace_file(file_, tune::text_of(tuning), writable);
+  runtime::replace_file(
+      file_, tune::text_of(tuning),
+      fmt::format("repair that and start it again with the same options: what was found is kept in "
+                  "{}",
+                  name_)
+          .c_str());
   ::unlink(name_.c_str());
   runtime::sync_folder_of(file_);
   descriptor_ = {};

@@ -43,12 +43,16 @@ class TuneJournal {
 
   /// Whether a run was interrupted.
   bool is_begun() const noexcept { return is_begun_; }
+  /// Whether there was no journal before, or it is to be forgotten.
+  bool is_made() const noexcept { return is_made_; }
   /// The tuning as that run began.
   const tune::Tuning& tuning() const noexcept { return tuning_; }
   const std::vector<tune::Finding>& findings() const noexcept { return findings_; }
   /// Throws Error{invalid_argument}, which names the difference, if that run was about something
   /// else.
   void require_same(const AskedFor& asked) const;
+
+  // What is written below may not fit on the disk: Error{system} then says what is kept.
 
   /// Begins anew: what was there is forgotten.
   void begin(const AskedFor& asked, const tune::Tuning& tuning);
@@ -58,7 +62,7 @@ class TuneJournal {
 
  private:
   void read();
-  void write_line(const std::string& line);
+  void write_line(const std::string& line, const std::string& advice);
 
   std::string file_, name_;
   detail::Descriptor descriptor_;

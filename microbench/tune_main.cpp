@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "microbench/interrupt.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/run_ranks.hpp"
@@ -116,6 +119,12 @@ int report(const TuneOptions& options) {
   return print(fmt::format("page: {}\n", options.other_file));
 }
 
+/// Whether another rank of these, which were started one by one or by MPI, speaks for all.
+bool is_later_rank() {
+  const char* const rank = std::getenv("TUTTI_RANK");
+  return rank != nullptr ? std::strcmp(rank, "0") != 0 : is_later_rank_of_job();
+}
+
 /// Sets `mode` as soon as it is known.
 int run_program(std::span<const char* const> arguments, TuneMode& mode) {
   const TuneOptions options = parse_tune_options(arguments);
@@ -123,6 +132,8 @@ int run_program(std::span<const char* const> arguments, TuneMode& mode) {
   if (!options.help.empty()) return print(options.help);
   switch (options.mode) {
     case TuneMode::tune:
+      end_with_words(options.file, options.local.has_value() || !is_later_rank());
+      [[fallthrough]];
     case TuneMode::check:
       return run_ranks(program, options, failure_status(options.mode),
                        [&](const Launch& launch) { return run_tune_session(options, launch); });

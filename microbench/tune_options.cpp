@@ -158,7 +158,7 @@ void parse_bytes(const std::string& text, TuneOptions& options) {
   constexpr std::size_t bytes_max = std::size_t{1} << 30;
   options.bytes = parse_list("--bytes", text, "size", [](const std::string& word) -> std::size_t {
     const std::uint64_t bytes = runtime::parse_bytes(word, "--bytes");
-    require_whole(word, bytes, ElementType::float64, 8);
+    require_whole(word, bytes, ElementType::float64, 8, "give another size");
     if (bytes == 0 || bytes > bytes_max) refuse("--bytes", word, "sizes from 8 to 1G");
     return bytes;
   });
@@ -283,6 +283,7 @@ void understand_explained(const Words& words, TuneOptions& options) {
                 "--explain: expected --ranks P, the number of ranks; add it");
   PlanWords asked;
   asked.collective = *words.explain;
+  asked.collective_option = "--explain";
   asked.ranks = words.ranks;
   asked.ranks_per_node = words.ranks_per_node;
   asked.placement = words.placement;

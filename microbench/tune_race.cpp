@@ -134,22 +134,20 @@ tune::RaceResult run_alone(const std::function<plan::Picoseconds()>& sample,
 }
 
 void price_anew(tune::Finding& finding, const RaceTrack& track, std::size_t messages_max) {
-  const tune::Topology topology = track.communicator.implementation().topology();
-  std::optional<tune::CollectiveRequest> request;
+  tune::Topology topology = track.communicator.implementation().topology();
+  const bool is_here =
+      finding.nodes == topology.node_count() && finding.ranks_per_node == topology.largest_node();
+  tune::CollectiveRequest request = request_of(finding);
   for (const Collective one : tuned_collectives())
-    if (tuned_as(one) == finding.collective && finding.nodes == topology.node_count() &&
-        finding.ranks_per_node == topology.largest_node())
-      request = request_of({one, finding.bytes, finding.agreement}, track);
+    if (is_here && tuned_as(one) == finding.collective) {
+      tune::CollectiveRequest here =
+          request_of({one, finding.bytes, finding.agreement}, track);  // all ranks take part
+      if (tune::operator_class_of(here) == finding.operators) request = std::move(here);
+    }
   if (track.exchange.self() != Rank{0}) return;  // which writes them
-  if (request && tune::operator_class_of(*request) != finding.operators) request.reset();
-  const auto price = [&](tune::Timing& timing) {
-    timing.predicted = 0;
-    if (!request) return;
-    if (const auto choice = choice_named(timing.choice, *request, topology, track.machine))
-      timing.predicted = choice->expected(messages_max);
-  };
-  price(finding.winner);
-  for (tune::Timing& other : finding.others) price(other);
+  if (!is_here) topology = topology_of(finding);
+  topology.shares_cpus = false;  // then it would not have been raced
+  price_anew(finding, request, topology, track.machine, messages_max);
 }
 
 tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {

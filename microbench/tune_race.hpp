@@ -35,10 +35,9 @@ struct RaceTrack {
 /// What a call of a cell asks for, as the library asks for it.  Collective.
 tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
 
-/// Prices the choices of a finding on the machine that was measured.  The price is 0, unknown,
-/// where the finding is about ranks on other nodes than these, or a choice is none here.
-/// Collective; only rank 0 has the prices then.  `messages_max`: of plans of more messages, by the
-/// formula.
+/// Prices the choices of a finding on the machine that was measured, for the nodes that it is
+/// about: these ranks, or others.  Collective; only rank 0 has the prices then.  The rest is that
+/// of price_anew() of tune_racers.hpp.
 void price_anew(tune::Finding& finding, const RaceTrack& track, std::size_t messages_max);
 
 /// How many calls take about as long as a batch is to take.  `time_of_a_call(calls)` measures so

@@ -2,12 +2,38 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 
 #include "tune/plan_time.hpp"
 
 namespace tutti::bench {
+namespace {
+
+/// An operator of a class, on elements of which `bytes` are a whole number: a built-in one, if
+/// there is one.
+Reduction reduction_of(tune::OperatorClass operators, std::uint64_t bytes) {
+  using tune::OperatorClass;
+  const bool rounds = operators == OperatorClass::rounding;
+  const BuiltIn op = operators == OperatorClass::idempotent ? BuiltIn::max : BuiltIn::sum;
+  if (operators != OperatorClass::ordered && bytes % 8 == 0)
+    return built_in_reduction(op, rounds ? ElementType::float64 : ElementType::int64);
+  if (operators != OperatorClass::ordered && bytes % 4 == 0)
+    return built_in_reduction(op, rounds ? ElementType::float32 : ElementType::int32);
+  return {.element_bytes = 1,
+          .properties = {.commutative = operators != OperatorClass::ordered,
+                         .idempotent = operators == OperatorClass::idempotent,
+                         .exact = !rounds && operators != OperatorClass::ordered}};
+}
+
+bool is_rooted(tune::Collective collective) {
+  using tune::Collective;
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+}  // namespace
 
 Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
                  const tune::Knowledge& machine, const tune::Knowledge& untuned) {
@@ -37,6 +63,43 @@ std::optional<tune::Choice> choice_named(const std::string& name, tune::Collecti
   } catch (const Error&) {
     return {};
   }
+}
+
+tune::CollectiveRequest request_of(const tune::Finding& finding) {
+  tune::CollectiveRequest request{.collective = finding.collective,
+                                  .agreement = finding.agreement,
+                                  .ring_room = tune::RingRoom::there};
+  if (is_rooted(finding.collective)) request.root = Rank{0};
+  if (finding.collective == tune::Collective::barrier) return request;
+  request.reduction = finding.operators == tune::OperatorClass::none
+                          ? Reduction{.element_bytes = 1}
+                          : reduction_of(finding.operators, finding.bytes);
+  request.element_count = finding.bytes / request.reduction.element_bytes;
+  return request;
+}
+
+tune::Topology topology_of(const tune::Finding& finding) {
+  tune::Topology topology{.rank_count = finding.nodes * finding.ranks_per_node};
+  if (finding.ranks_per_node > 1)
+    for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
+      topology.node_of.push_back(Node{rank / finding.ranks_per_node});
+  return topology.counted();
+}
+
+void price_anew(tune::Finding& finding, const tune::CollectiveRequest& request,
+                const tune::Topology& topology, const tune::Knowledge& machine,
+                std::size_t messages_max) {
+  const auto price = [&](tune::Timing& timing) {
+    std::optional<tune::Choice> choice = choice_named(timing.choice, request, topology, machine);
+    if (!choice) {
+      tune::CollectiveRequest other = request;
+      other.reads_in_place = !request.reads_in_place;
+      choice = choice_named(timing.choice, std::move(other), topology, machine);
+    }
+    if (choice) timing.predicted = choice->expected(messages_max);
+  };
+  price(finding.winner);
+  for (tune::Timing& other : finding.others) price(other);
 }
 
 tune::Finding finding_of(const tune::CollectiveRequest& request, const tune::Topology& topology,

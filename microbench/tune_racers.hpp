@@ -44,6 +44,20 @@ std::optional<tune::Choice> choice_named(const std::string& name, tune::Collecti
                                          const tune::Topology& topology,
                                          const tune::Knowledge& machine);
 
+/// The call that a finding is about, as far as a finding says what it was: blocks of equal length,
+/// all ranks, room and connections for every schedule.
+tune::CollectiveRequest request_of(const tune::Finding& finding);
+/// Its ranks: as many on each node.
+tune::Topology topology_of(const tune::Finding& finding);
+
+/// Prices the choices of a finding on the machine.  Where a choice cannot be told again (it is made
+/// for another machine, or needs what a finding does not say), its earlier price stays: without
+/// one, what was measured would correct no price any more.
+/// `messages_max`: of plans of more messages, by the formula.
+void price_anew(tune::Finding& finding, const tune::CollectiveRequest& request,
+                const tune::Topology& topology, const tune::Knowledge& machine,
+                std::size_t messages_max);
+
 /// What a race says about a request.  Of the racers, those take part that have a time.
 tune::Finding finding_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
                          const std::vector<tune::Choice>& racers, const tune::RaceResult& result);

@@ -411,6 +411,23 @@ std::string residual_picture(const std::vector<Residual>& residuals, const std::
   return figure_of(picture.svg());
 }
 
+/// Draws how far off the fitted machine is for the messages of the probes.
+std::string fit_picture(const tune::Tuning& tuning, Colours& colours) {
+  if (tuning.probe_times.empty())
+    return "<p>The file has no times that its machine was fitted to.</p>\n";
+  std::vector<Residual> residuals;
+  for (const tune::ProbeTime& one : tuning.probe_times) {
+    if (one.measured <= 0) continue;
+    const double percent =
+        100 * static_cast<double>(one.measured - one.predicted) / static_cast<double>(one.measured);
+    residuals.push_back({one.bytes, percent, name_of(one.probe),
+                         fmt::format("{}: {} x {} bytes, measured {}, model {}, {:+.1f} %",
+                                     name_of(one.probe), one.messages, one.bytes,
+                                     time_text(one.measured), time_text(one.predicted), percent)});
+  }
+  return residual_picture(residuals, "residuals of the fit", colours);
+}
+
 std::string residual_pictures(const tune::Tuning& tuning, Colours& colours) {
   std::vector<Residual> residuals;
   for (const Finding& finding : tuning.findings) {
@@ -497,7 +514,7 @@ Chooser by_price(const tune::Tuning& tuning) {
 
 std::string report_page(const tune::Tuning& tuning, const std::string& name,
                         const Chooser& choose) {
-  Colours families, choices, collectives, residuals;
+  Colours families, choices, collectives, residuals, probes;
   std::uint32_t ranks_per_node = 1;
   for (const Finding& finding : tuning.findings)
     ranks_per_node = std::max(ranks_per_node, std::min<std::uint32_t>(finding.ranks_per_node, 64));
@@ -525,6 +542,10 @@ std::string report_page(const tune::Tuning& tuning, const std::string& name,
   page += crossover_picture(Collective::broadcast, ranks_per_node, choose);
   page += "<h2>Model against measurement</h2>\n" + model_picture(tuning, collectives);
   page += residual_pictures(tuning, residuals);
+  page +=
+      "<h2>Residuals of the fit</h2>\n<p>What the probes of the network took at least, less what "
+      "the machine of this file says of them.</p>\n" +
+      fit_picture(tuning, probes);
   page += "<h2>Rules</h2>\n";
   if (tuning.rules.empty()) {
     page += "<p>None.</p>\n";

@@ -1,7 +1,6 @@
 #include "microbench/tune_session.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,8 +8,10 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <set>
 
 #include "microbench/device_stress.hpp"
+#include "microbench/interrupt.hpp"
 #include "microbench/network_probes.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/results.hpp"
@@ -24,6 +25,7 @@
 #include "microbench/tune_racers.hpp"
 #include "microbench/tune_summary.hpp"
 #include "runtime/communicator.hpp"
+#include "runtime/file_change.hpp"
 #include "runtime/tuning_table.hpp"
 #include "tune/plan_time.hpp"
 #include "verbs/soft/fabric_model.hpp"
@@ -35,6 +37,7 @@ using Seconds = std::chrono::duration<double>;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* program = "tutti-tune";
+constexpr const char* file_remedy = "give a file that can be written (--out)";
 /// The share of the budget for the parameters of the network, and the most that they get.
 constexpr double probes_share = 0.2;
 constexpr Seconds probes_most{10};
@@ -65,11 +68,6 @@ class Budget {
   Clock::time_point begin_ = Clock::now();
   Seconds total_;
 };
-
-void make_folder_of(const std::string& file) {
-  for (std::size_t slash = 1; (slash = file.find('/', slash)) != std::string::npos; ++slash)
-    ::mkdir(file.substr(0, slash).c_str(), 0777);  // what is wrong shows when the file is opened
-}
 
 ContextOptions context_options(const TuneOptions& options) {
   ContextOptions context = context_options_of(options);
@@ -191,8 +189,9 @@ class TuneRun {
   void begin() {
     together(exchange_, [&] {
       if (!is_first()) return;
-      if (options_.is_default_file) make_folder_of(options_.file);
+      if (options_.is_default_file) runtime::make_folder_of(options_.file, file_remedy);
       journal_.emplace(options_.file, options_.fresh);
+      if (!journal_->is_begun() && journal_->is_made()) note_stage(RunStage::opened);
       const std::optional<std::string> text = text_of_file(options_.file);
       if (text) begin_with(*text);
       if (journal_->is_begun()) {
@@ -202,6 +201,7 @@ class TuneRun {
         if (text) tuning_.rules = std::move(rules);
         for (const tune::Finding& finding : journal_->findings()) take_in(found_, finding);
         is_resumed_ = true;
+        note_stage(RunStage::begun);
         progress_.say(fmt::format("goes on with {}.journal: {} findings are there", options_.file,
                                   found_.size()));
       }
@@ -224,39 +224,65 @@ class TuneRun {
                                   options_.file, found.why));
       // What was found on another machine, or by another version of the registry, is not said of
       // this one.
-      if (found.applies != tune::Applies::yes) tuning_.findings.clear();
+      if (found.applies != tune::Applies::yes) forget_measured();
     }
     if (!why_placement_differs(tuning_.made_on, made_on_).empty()) tuning_.placement = {};
     if (options_.fresh) {
-      tuning_.findings.clear();
+      forget_measured();
       tuning_.placement = {};
     }
   }
 
-  std::vector<tune::Sample> probe(Seconds most, std::vector<tune::Probe> only = {}) {
+  void forget_measured() {
+    tuning_.findings.clear();
+    tuning_.probe_times.clear();
+    tuning_.machine = {};
+  }
+
+  std::vector<tune::Sample> probe(Seconds most, std::vector<tune::Probe> only = {},
+                                  std::function<void(tune::Probe)> on_untried = {}) {
     return probe_network(exchange_, communicator_.implementation().neighbours.nodes.node,
                          {.device = context_->implementation().settings.device,
                           .budget = std::chrono::duration_cast<Timeout>(most),
-                          .only = std::move(only)});
+                          .only = std::move(only),
+                          .on_untried = std::move(on_untried)});
   }
 
   /// Takes a share of the budget; in virtual time probes are exact at once.
   void measure_network() {
-    progress_.show(0, 1, budget_.left().count(), "probes of the network");
-    const Seconds most = std::min(options_.budget * probes_share, probes_most);
-    const std::vector<tune::Sample> samples = probe(most);
-    tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
+    std::optional<tune::Fit> fit;
+    std::vector<tune::ProbeTime> probe_times;
+    if (has_times()) {
+      progress_.show(0, 1, budget_.left().count(), "probes of the network");
+      std::set<tune::Probe> untried;
+      const std::vector<tune::Sample> samples =
+          probe(std::min(options_.budget * probes_share, probes_most), {},
+                [&](tune::Probe one) { untried.insert(one); });
+      fit = tune::fit(samples, untuned_.machine, options_.seed);
+      probe_times = tune::probe_times_of(samples, fit->residuals);
+      for (const std::string& line : lines_of_fit(fit->remarks, untried, untuned_.machine.name))
+        progress_.say(line);
+    }
     const tune::WritePlacement placement = stress();
     together(exchange_, [&] {
       if (!is_first()) return;
-      say(fit.remarks);
       // What earlier runs have seen of this device counts as well.
       tuning_.placement = sum_of(tuning_.placement, placement);
       tuning_.made_on = made_on_;
-      tuning_.machine = std::move(fit.machine);
+      if (fit) {
+        tuning_.machine = std::move(fit->machine);
+        tuning_.probe_times = std::move(probe_times);
+      } else if (!tune::is_described(tuning_.machine)) {
+        tuning_.machine = untuned_.machine;
+      }
       journal_->begin(asked_for(), tuning_);
+      note_stage(RunStage::begun);
     });
   }
+
+  /// Whether times say anything of the network and of schedules: those of ranks that share CPUs say
+  /// how long the scheduler lets them wait.
+  bool has_times() const { return options_.virtual_time || !placement_.oversubscribed; }
 
   /// Where time is simulated, writes are what the simulation says.
   tune::WritePlacement stress() {
@@ -270,20 +296,6 @@ class TuneRun {
     return stress_device(exchange_, communicator_.implementation().neighbours.nodes.node,
                          {.device = context_->implementation().settings.device,
                           .time = std::chrono::duration_cast<Timeout>(most)});
-  }
-
-  /// Says each remark in a line of its own, but in one line all that these ranks cannot measure.
-  void say(const std::vector<std::string>& remarks) {
-    constexpr std::string_view no_samples = " could not be told: there are no samples";
-    std::vector<std::string> missing;
-    for (const std::string& remark : remarks)
-      if (const std::size_t at = remark.find(no_samples); at != std::string::npos)
-        missing.push_back(remark.substr(0, at));
-      else
-        progress_.say(remark);
-    if (!missing.empty())
-      progress_.say(fmt::format("not measured with these ranks, but those of the preset {}: {}",
-                                untuned_.machine.name, fmt::join(missing, ", ")));
   }
 
   /// Whatever rank 0 has of the file and of the journal, on all ranks.
@@ -346,14 +358,17 @@ class TuneRun {
   }
 
   void race_cells(const tune::Knowledge& machine) {
-    if (options_.network_only) return;
-    if (placement_.oversubscribed && !options_.virtual_time) {
-      remarks_.push_back(
-          "Ranks share CPUs, so that no race says which schedule is faster: the model of the "
-          "network decides alone, and there are no findings.  Start at most as many ranks as "
-          "CPUs.");
+    if (!has_times()) {
+      remarks_.push_back(fmt::format(
+          "Ranks share CPUs, so that no time says anything of the network, nor which schedule is "
+          "faster: the model of the network decides alone, by {}, and nothing new is found.  Start "
+          "at most as many ranks as CPUs.",
+          tuning_.machine == untuned_.machine
+              ? fmt::format("the figures of the preset {}", untuned_.machine.name)
+              : std::string("the figures that the file had")));
       return;
     }
+    if (options_.network_only) return;
     take_into_force(machine);
     const std::vector<Cell> cells = cells_in_order();
     RaceTrack track = track_on(machine);
@@ -486,6 +501,7 @@ class TuneRun {
       for (const tune::Finding& finding : found_) take_in(result.findings, finding);
       take_rules_of(options_.file, result);
       journal_->finish(result);
+      note_stage(RunStage::written);
       progress_.end();
       std::fputs(tune_summary({.options = options_,
                                .tuning = result,

@@ -111,6 +111,35 @@ std::string title_of(const tune::Finding& finding) {
   return tune::name_of(finding.collective);
 }
 
+std::vector<std::string> lines_of_fit(const std::vector<std::string>& remarks,
+                                      const std::set<tune::Probe>& untried,
+                                      const std::string& preset) {
+  constexpr std::string_view no_samples = " could not be told: there are no samples of ";
+  std::vector<std::string> lines, missing, late;
+  for (const std::string& remark : remarks) {
+    const std::size_t at = remark.find(no_samples);
+    if (at == std::string::npos) {
+      lines.push_back(remark);
+      continue;
+    }
+    const std::string_view probe =
+        std::string_view(remark).substr(at + no_samples.size());  // "one_way of two lengths; ..."
+    const bool is_late = std::any_of(untried.begin(), untried.end(), [&](tune::Probe one) {
+      return probe.substr(0, probe.find(' ')) == name_of(one);
+    });
+    (is_late ? late : missing).push_back(remark.substr(0, at));
+  }
+  if (!late.empty())
+    lines.push_back(fmt::format(
+        "no time was left to measure these, which are those of the preset {}: {}; give a longer "
+        "--budget",
+        preset, fmt::join(late, ", ")));
+  if (!missing.empty())
+    lines.push_back(fmt::format("not measured with these ranks, but those of the preset {}: {}",
+                                preset, fmt::join(missing, ", ")));
+  return lines;
+}
+
 std::string tune_summary(const TuneFindings& findings) {
   const TuneOptions& options = findings.options;
   std::vector<Difference> differences;
@@ -125,11 +154,12 @@ std::string tune_summary(const TuneFindings& findings) {
       [](const Difference& left, const Difference& right) { return left.gain() > right.gain(); });
 
   std::string text = fmt::format(
-      "tutti-tune: {}, {}, {}{}, {:.1f} s\n", plural(findings.rank_count, "rank"),
-      plural(findings.node_count, "node"), findings.device,
-      options.virtual_time ? ", " + options.fabric + " in virtual time" : "", findings.seconds);
+      "tutti-tune: {}, {}, {}{}, {:.2f} s of a budget of {:g} s\n",
+      plural(findings.rank_count, "rank"), plural(findings.node_count, "node"), findings.device,
+      options.virtual_time ? ", " + options.fabric + " in virtual time" : "", findings.seconds,
+      options.budget.count());
   const std::string network = network_text(findings.tuning);
-  text += network.empty() ? "network: nothing could be measured; the preset is in force\n"
+  text += network.empty() ? "network: nothing was measured; the preset is in force\n"
                           : "network\n" + network;
   text += placement_text(findings.tuning);
   if (!findings.found.empty()) {

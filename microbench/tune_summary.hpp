@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "microbench/tune_options.hpp"
+#include "tune/fit.hpp"
 #include "tune/tuning.hpp"
 
 namespace tutti::bench {
@@ -27,6 +29,12 @@ struct TuneFindings {
 
 /// "allreduce 64 B relaxed".
 std::string title_of(const tune::Finding& finding);
+
+/// What a fit remarks, a line each, but in one line all that these ranks cannot measure, and in one
+/// all that there was no time for: `untried` are the probes that were not made.
+std::vector<std::string> lines_of_fit(const std::vector<std::string>& remarks,
+                                      const std::set<tune::Probe>& untried,
+                                      const std::string& preset);
 
 std::string tune_summary(const TuneFindings& findings);
 

@@ -112,13 +112,14 @@ inline void require_defined(BuiltIn op, ElementType type) {
                        name_of(type)));
 }
 
-/// Refuses `bytes`, as `text` gave them, if they are no whole number of elements.
+/// Refuses `bytes`, as `text` gave them, if they are no whole number of elements.  `remedy`: what
+/// this program knows.
 inline void require_whole(std::string_view text, std::size_t bytes, ElementType type,
-                          std::size_t each) {
+                          std::size_t each,
+                          std::string_view remedy = "give another size or --dtype") {
   if (bytes % each != 0)
     refuse("--bytes", text,
-           fmt::format("a multiple of {}, the size of one {}; give another size or --dtype", each,
-                       name_of(type)));
+           fmt::format("a multiple of {}, the size of one {}; {}", each, name_of(type), remedy));
 }
 
 inline std::string one_line(std::string text) {

@@ -75,6 +75,16 @@ void sync_folder_of(const std::string& file) {
   if (folder) sync_file(folder.get(), folder_of(file));
 }
 
+void make_folder_of(const std::string& file, const char* advice) {
+  for (std::size_t slash = 1; (slash = file.find('/', slash)) != std::string::npos; ++slash) {
+    const std::string folder = file.substr(0, slash);
+    if (::mkdir(folder.c_str(), 0777) == 0) continue;
+    const int error = errno;
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0) refuse_file(folder, error, advice);
+  }
+}
+
 void replace_file(const std::string& file, const std::string& text, const char* advice) {
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))

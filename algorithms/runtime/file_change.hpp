@@ -19,6 +19,10 @@ struct LockedJournal {
 LockedJournal lock_journal(const std::string& name, std::chrono::milliseconds patience,
                            const char* advice, const char* advice_if_locked);
 
+/// Makes the folders that a file is to be in, as far as they are not there.  Throws
+/// Error{invalid_argument}, "FOLDER: reason; ADVICE".
+void make_folder_of(const std::string& file, const char* advice);
+
 /// Puts `text` where `file` is, or where the links of that name lead, as a whole or not at all.
 /// The permissions of a file that is there stay; a new one has those that the process's mask
 /// leaves.  Throws Error, "FILE: reason; ADVICE", also if a folder, a device or a pipe is there.

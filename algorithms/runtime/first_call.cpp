@@ -120,9 +120,9 @@ std::vector<tune::Choice> candidates_to_time(const tune::CollectiveRequest& aske
     uniform = tune::with_uniform_vectors(choices[i], asked, topology, knowledge);
   choices.insert(choices.end(), uniform.begin(), uniform.end());
   if (!is_worth_timing(choices.front())) return {choices.front()};
-  std::set<std::string> names;
+  std::set<std::string> names;  // between equal schedules, noise would decide
   std::erase_if(choices, [&](const tune::Choice& choice) {
-    return !is_worth_timing(choice) || !names.insert(choice.name()).second;
+    return !is_worth_timing(choice) || !names.insert(name_when_trimmed(choice)).second;
   });
   return choices;
 }
@@ -166,26 +166,28 @@ class FirstCalls {
     if (candidates.size() == 1) give_up(std::exchange(operation, nullptr));  // nothing to compare
     for (std::size_t i = 0; i < candidates.size() && candidates.size() > 1; ++i) {
       if (i > 0) {  // the first one is made already
-        // All ranks know how much time they have spent, and that one more takes as much as the
-        // quickest one did.
-        if (spent_by_slowest_ + quickest_trial_ > time_max) break;
+        if (!has_time_for(1 + kept_for_first())) break;
         operation = make_trial(candidates[i].name());
       }
       if (!operation) continue;  // refused on all ranks: for example, it does not fit the arena
       const Picoseconds before = spent_by_slowest_;
-      const std::optional<Picoseconds> time = time_of(*operation, candidates.size() - i);
+      const std::optional<Picoseconds> time =
+          time_of(*operation, candidates.size() - i + kept_for_first());
       give_up(std::exchange(operation, nullptr));
       quickest_trial_ = std::min(quickest_trial_, spent_by_slowest_ - before);
       if (!time) break;
       timed.push_back({&candidates[i], *time});
       if (i == 0) first_time = time;
-      const Picoseconds margin =
-          is_virtual(communicator_) || !first_time ? 0 : *first_time / margin_share;
-      if (!best_time || (*time < *best_time && *time + margin < *first_time)) {
+      if (!best_time || (*time < *best_time && is_faster(*time, *first_time))) {
         best_time = time;
         best = i;
       }
     }
+    if (best > 0 && !is_virtual(communicator_) && !is_confirmed(candidates, timed, *best_time)) {
+      best = 0;
+      best_time = timed.front().time;
+    }
+    if (!timed.empty()) first_time = timed.front().time;
     wait_for_readers(reading_time);
     OperationRequest final = user_;
     if (best > 0) final.only = candidates[best].name();
@@ -233,6 +235,36 @@ class FirstCalls {
     trial_.target = is_in_place ? source_->data() : target_->data();
     trial_.is_trial = true;
     return completed;
+  }
+
+  /// Whether a schedule is faster by more than a few calls can be off.
+  bool is_faster(Picoseconds time, Picoseconds first_time) const {
+    return time + (is_virtual(communicator_) ? 0 : first_time / margin_share) < first_time;
+  }
+
+  /// All ranks know how much time they have spent, and that each further trial takes as much as the
+  /// quickest one did.
+  bool has_time_for(std::size_t trials) const {
+    return spent_by_slowest_ + static_cast<Picoseconds>(trials) * quickest_trial_ <= time_max;
+  }
+
+  /// Trials for which time is kept: is_confirmed().
+  std::size_t kept_for_first() const { return is_virtual(communicator_) ? 0 : 1; }
+
+  /// The first schedule was timed before all others, perhaps while the machine did something else
+  /// as well.  So another one replaces it only if it is faster than the first one timed again.
+  /// Alike on all ranks.
+  bool is_confirmed(const std::vector<tune::Choice>& candidates, std::vector<Timed>& timed,
+                    Picoseconds best_time) {
+    if (!has_time_for(1)) return false;
+    std::unique_ptr<Operation::Implementation> again = make_trial(candidates.front().name());
+    if (!again) return false;
+    const std::optional<Picoseconds> time = time_of(*again, 1);
+    give_up(std::move(again));
+    if (!time) return false;
+    Picoseconds& first_time = timed.front().time;
+    first_time = std::min(first_time, *time);
+    return is_faster(best_time, first_time);
   }
 
   std::unique_ptr<Operation::Implementation> make_trial(const std::string& name) {

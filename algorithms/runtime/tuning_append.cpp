@@ -26,11 +26,6 @@ constexpr auto lock_patience = std::chrono::milliseconds(100);
   throw Error(ErrorCode::invalid_argument, file + ": " + why);
 }
 
-void make_folder_of(const std::string& file) {
-  for (std::size_t slash = 1; (slash = file.find('/', slash)) != std::string::npos; ++slash)
-    ::mkdir(file.substr(0, slash).c_str(), 0777);  // what is wrong shows when the file is opened
-}
-
 /// The lock of a tuning file, for as long as it lives.  Leaves no journal behind.
 class Lock {
  public:
@@ -85,7 +80,7 @@ std::string file_to_append_to(const FoundTable& found) {
 
 std::string append_finding(const std::string& file, const tune::Fingerprint& here,
                            const tune::Machine& priced_by, tune::Finding finding) {
-  make_folder_of(file);
+  make_folder_of(file, remedy);
   const Lock lock(file);
   tune::Tuning tuning = tuning_to_append_to(file, here);
   const auto known =

@@ -678,14 +678,21 @@ bool has_vector(const Choice& choice) {
 
 }  // namespace
 
+std::string name_when_trimmed(const Choice& choice) {
+  if (!has_vector(choice)) return choice.name();
+  return Chooser::with_vector(choice, innermost(choice).first_plan().per_round).name();
+}
+
 std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
                                          const Topology& topology, const Knowledge& knowledge) {
   std::vector<Choice> uniform;
   if (!has_vector(choice)) return uniform;
   const std::uint32_t members = innermost(choice).plan(Rank{0}).rank_count;
+  std::set<std::string> names;
   for (std::uint32_t n = 1; n <= 7; ++n)
     if (std::optional<Choice> one = asked_for(
-            Chooser::with_vector(choice, plan::uniform(members, n)), request, topology, knowledge))
+            Chooser::with_vector(choice, plan::uniform(members, n)), request, topology, knowledge);
+        one && names.insert(name_when_trimmed(*one)).second)
       uniform.push_back(std::move(*one));
   return uniform;
 }
@@ -732,14 +739,11 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
   std::stable_sort(found.begin(), found.end(), [](const Choice& left, const Choice& right) {
     return left.cost() < right.cost();
   });
-  // Vectors with the same rounds, once trimmed, are the same schedule under two names.
-  const auto key = [](const Choice& one) {
-    return has_vector(one) ? text_of(innermost(one).first_plan().per_round) : one.name();
-  };
-  std::set<std::string> keys{key(choice)};
+  std::set<std::string> names{name_when_trimmed(choice)};
   std::vector<Choice> few;
   for (Choice& other : found)
-    if (few.size() < count_max && keys.insert(key(other)).second) few.push_back(std::move(other));
+    if (few.size() < count_max && names.insert(name_when_trimmed(other)).second)
+      few.push_back(std::move(other));
   return few;
 }
 

@@ -123,8 +123,13 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 
+/// Choice::name() with as many messages in each round as its plan has: choices that differ in
+/// others are the same schedule, for example any vector on two ranks.
+std::string name_when_trimmed(const Choice& choice);
+
 /// `choice` for that request, with 1 to 7 messages in each round instead of the messages that it
-/// has, as far as they can be asked for; empty if it has none to vary.
+/// has, as far as they can be asked for, and one of those that are the same schedule; empty if it
+/// has none to vary.
 std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
                                          const Topology& topology, const Knowledge& knowledge);
 

@@ -9,6 +9,7 @@
 
 #include "plan/core/per_round.hpp"
 #include "tune/machine.hpp"
+#include "tune/probe_times.hpp"
 #include "tune/request.hpp"
 #include "tune/write_placement.hpp"
 
@@ -97,8 +98,9 @@ struct Rule {
 };
 
 struct Tuning {
-  Fingerprint made_on = {};  // empty: it holds everywhere
-  Machine machine = {};      // unless is_described(): the file has none
+  Fingerprint made_on = {};                 // empty: it holds everywhere
+  Machine machine = {};                     // unless is_described(): the file has none
+  std::vector<ProbeTime> probe_times = {};  // that the machine was fitted to
   WritePlacement placement = {};
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};

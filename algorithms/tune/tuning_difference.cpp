@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 #include <tutti/detail/names.hpp>
+#include <utility>
 #include <vector>
 
 #include "tune/json_text.hpp"
@@ -63,6 +64,16 @@ std::string call_of(const Finding& finding) {
   if (finding.operators != OperatorClass::none)
     text += std::string(", ") + name_of(finding.operators);
   return text;
+}
+
+std::string call_of(const ProbeTime& one) {
+  return std::string("probe ") + name_of(one.probe) + " of " + std::to_string(one.bytes) +
+         " bytes, messages " + std::to_string(one.messages) + ", ranks " +
+         std::to_string(one.ranks);
+}
+std::string text_of(const ProbeTime& one) {
+  return "measured_ps " + std::to_string(one.measured) + ", predicted_ps " +
+         std::to_string(one.predicted);
 }
 
 std::string text_of(const Timing& timing) {
@@ -131,19 +142,23 @@ std::string difference_of(const Tuning& left, const Tuning& right) {
             i < left.rules.size() ? text_of(left.rules[i]) : "none",
             i < right.rules.size() ? text_of(right.rules[i]) : "none");
 
-  // Findings are facts, whose order does not count.
+  // Probes and findings are facts, whose order does not count.
   struct Call {
     std::string name;
     std::array<std::vector<std::string>, 2> of_sides = {};
   };
   std::vector<Call> calls;
   std::map<std::string, std::size_t> index_of;
-  for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
-    for (const Finding& finding : (side == 0 ? left : right).findings) {
-      const auto [known, is_new] = index_of.try_emplace(call_of(finding), calls.size());
-      if (is_new) calls.push_back({.name = known->first});
-      calls[known->second].of_sides[side].push_back(text_of(finding));
-    }
+  const auto note = [&](std::size_t side, const std::string& call, std::string fact) {
+    const auto [known, is_new] = index_of.try_emplace(call, calls.size());
+    if (is_new) calls.push_back({.name = known->first});
+    calls[known->second].of_sides[side].push_back(std::move(fact));
+  };
+  for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+    const Tuning& tuning = side == 0 ? left : right;
+    for (const ProbeTime& one : tuning.probe_times) note(side, call_of(one), text_of(one));
+    for (const Finding& finding : tuning.findings) note(side, call_of(finding), text_of(finding));
+  }
   const auto together = [](std::vector<std::string> texts) {
     std::sort(texts.begin(), texts.end());
     std::string all;

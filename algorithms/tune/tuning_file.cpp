@@ -173,6 +173,17 @@ Machine machine_of(const std::string& file, const JsonValue& value) {
   return read;
 }
 
+ProbeTime probe_time_of(const std::string& file, const JsonValue& value) {
+  const Object object(file, "one of \"probes\"", value,
+                      {"probe", "bytes", "messages", "ranks", "measured_ps", "predicted_ps"});
+  return {.probe = object.name<Probe::inside_read>(object.require("probe")),
+          .bytes = object.whole<std::uint64_t>("bytes", 0, probe_bytes_max),
+          .messages = object.whole<std::uint32_t>("messages", 1, probe_messages_max),
+          .ranks = object.whole<std::uint32_t>("ranks", 1, probe_messages_max),
+          .measured = object.whole<plan::Picoseconds>("measured_ps", 0, time_max),
+          .predicted = object.whole<plan::Picoseconds>("predicted_ps", 0, time_max)};
+}
+
 WritePlacement placement_of(const std::string& file, const JsonValue& value) {
   const Object object(file, "\"placement\"", value,
                       {"lines", "torn_lines", "words", "early_words"});
@@ -357,6 +368,13 @@ std::string line_of(const Fingerprint& made_on) {
                     number_member("registry", made_on.registry)});
 }
 
+std::string line_of(const ProbeTime& one) {
+  return object_of({text_member("probe", name_of(one.probe)), number_member("bytes", one.bytes),
+                    number_member("messages", one.messages), number_member("ranks", one.ranks),
+                    number_member("measured_ps", one.measured),
+                    number_member("predicted_ps", one.predicted)});
+}
+
 std::string line_of(const WritePlacement& placement) {
   return object_of({number_member("lines", placement.lines),
                     number_member("torn_lines", placement.torn_lines),
@@ -424,7 +442,7 @@ std::string lines_of(const char* key, const std::vector<Fact>& facts) {
 Tuning parse_tuning(std::string_view text, const std::string& name) {
   const JsonValue root = parse_json(text, name);
   const Object object(name, "the file", root,
-                      {"format", "made_on", "machine", "placement", "rules", "findings"});
+                      {"format", "made_on", "machine", "probes", "placement", "rules", "findings"});
   if (const JsonValue& format = object.require("format");
       format.kind != JsonValue::Kind::text || format.text != format_name)
     object.expected(format, json_string(format_name));
@@ -433,6 +451,9 @@ Tuning parse_tuning(std::string_view text, const std::string& name) {
     tuning.made_on = fingerprint_of(name, *made_on);
   if (const JsonValue* machine = object.find("machine"))
     tuning.machine = machine_of(name, *machine);
+  if (const JsonValue* probes = object.find("probes"))
+    for (const JsonValue& one : object.list(*probes, probe_times_max))
+      tuning.probe_times.push_back(probe_time_of(name, one));
   if (const JsonValue* placement = object.find("placement"))
     tuning.placement = placement_of(name, *placement);
   if (const JsonValue* rules = object.find("rules"))
@@ -458,6 +479,7 @@ std::string text_of(const Tuning& tuning) {
       lines.push_back("    " + member(key_of(parameter), line_of(tuning.machine[parameter])));
     parts.push_back("  " + member("machine", "{\n") + joined(lines, ",\n") + "\n  }");
   }
+  if (!tuning.probe_times.empty()) parts.push_back(lines_of("probes", tuning.probe_times));
   if (tuning.placement != WritePlacement{})
     parts.push_back("  " + member("placement", line_of(tuning.placement)));
   if (!tuning.rules.empty()) parts.push_back(lines_of("rules", tuning.rules));

@@ -7,12 +7,12 @@ if(TARGET tutti-bench)
   set_tests_properties(bench_virtual_time PROPERTIES LABELS "process;virtual" PROCESSORS 1)
   set_tests_properties(bench_refusals PROPERTIES LABELS "process;beside" PROCESSORS 1)
 
-  foreach(group refusals resume lock modes budget stress tcp)
+  foreach(group refusals resume interrupt lock modes budget stress tcp)
     add_test(NAME tune_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tune_cli.sh
       $<TARGET_FILE:tutti-tune> $<TARGET_FILE:tutti-bench> ${group})
     set_tests_properties(tune_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
   endforeach()
-  foreach(group refusals resume lock modes)
+  foreach(group refusals resume interrupt lock modes)
     set_tests_properties(tune_${group} PROPERTIES LABELS "process;beside" PROCESSORS 1)
   endforeach()
 

@@ -281,6 +281,29 @@ TEST(FirstCall, leaves_buffers_alone_ends_in_time_and_is_remembered) {
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
 }
 
+/// On two ranks all vectors are one schedule, so that there is nothing to compare.
+int on_two_ranks(Exchange& exchange) {
+  Context context({.device = "soft0", .tuning = TuningMode::first_call});
+  Communicator communicator(context, exchange);
+  Operation operation = barrier(communicator);
+  if (operation.explanation().find("or no other one") == std::string::npos) {
+    std::fprintf(stderr, "%s\n", operation.explanation().c_str());
+    return 2;
+  }
+  return complete(operation) ? 0 : 3;
+}
+
+TEST(FirstCall, races_no_schedule_against_itself) {
+  ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
+  soft::VirtualTime time(2);
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    return on_two_ranks(exchange);
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
 /// A folder for a user's configuration.
 class Home {
  public:

@@ -3,6 +3,8 @@
 #include "microbench/tune_journal.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -111,6 +113,63 @@ TEST_F(TuneJournalTest, every_cut_loses_at_most_the_last_finding) {
     while (std::getline(stream, line)) last = line;
     ASSERT_EQ(tune::parse_finding(last, "journal", 1), finding_of(4096)) << size;
   }
+}
+
+/// As a full disk does, without one.
+class NoRoom {
+ public:
+  explicit NoRoom(const std::string& file) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = std::filesystem::file_size(file) + 3;
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+  ~NoRoom() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+template <class Step>
+std::string error_of(Step step) {
+  try {
+    step();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST_F(TuneJournalTest, a_full_disk_is_said_with_the_remedy_and_what_is_kept) {
+  const std::string name = file_ + ".journal";
+  {
+    TuneJournal journal(file_);
+    const NoRoom no_room(name);
+    EXPECT_EQ(error_of([&] { journal.begin(asked, tuning_of("fdr")); }),
+              name + ": File too large; make room, or give a file elsewhere (--out)");
+  }
+  EXPECT_FALSE(exists(name));  // it has nothing that would be missed
+  {
+    TuneJournal journal(file_);
+    journal.begin(asked, tuning_of("fdr"));
+    journal.append(finding_of(8));
+    const NoRoom no_room(name);
+    EXPECT_EQ(error_of([&] { journal.append(finding_of(16)); }),
+              name +
+                  ": File too large; make room and start it again with the same options: what "
+                  "was found before is kept there");
+  }
+  TuneJournal journal(file_);
+  EXPECT_EQ(journal.findings(), std::vector<tune::Finding>{finding_of(8)});
+  std::filesystem::create_directory(file_);
+  EXPECT_EQ(error_of([&] { journal.finish(tuning_of("fdr")); }),
+            file_ +
+                ": is no ordinary file; repair that and start it again with the same options: "
+                "what was found is kept in " +
+                name);
 }
 
 TEST_F(TuneJournalTest, a_run_about_something_else_does_not_go_on) {

@@ -6,8 +6,10 @@
 
 #include <new>
 #include <tutti/bootstrap.hpp>
+#include <utility>
 
 #include "microbench/together.hpp"
+#include "microbench/tune_racers.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -41,6 +43,52 @@ TEST(TuneRace, one_that_is_alone_is_noisy_if_the_time_was_short) {
   EXPECT_EQ(alone(100, false).blocks, blocks_alone);
   EXPECT_FALSE(alone(100, true).is_noisy);  // in virtual time one sample says all
   EXPECT_EQ(alone(100, true).blocks, 1u);
+}
+
+/// A finding of an allreduce of 8 bytes by what is chosen on a machine, which took twice its price.
+tune::Finding twice_its_price(std::uint32_t nodes, std::uint32_t ranks_per_node,
+                              const tune::Machine& machine) {
+  tune::Finding finding{.collective = tune::Collective::allreduce,
+                        .bytes = 8,
+                        .nodes = nodes,
+                        .ranks_per_node = ranks_per_node,
+                        .operators = tune::OperatorClass::rounding};
+  const tune::Choice choice =
+      tune::choose(request_of(finding), topology_of(finding), tune::untuned(machine));
+  const plan::Picoseconds price = choice.expected(1000);
+  finding.winner = {choice.name(), 2 * price, price};
+  finding.others = {{"is none anywhere", 3 * price, price}};
+  return finding;
+}
+
+TEST(TuneRace, findings_of_all_shapes_keep_a_price) {
+  const tune::Machine &fdr = tune::machine_preset("fdr"), &qdr = tune::machine_preset("qdr");
+  for (const auto& [nodes, ranks_per_node] :
+       {std::pair{4u, 1u}, std::pair{16u, 1u}, std::pair{4u, 8u}, std::pair{1u, 4u}}) {
+    const tune::Finding before = twice_its_price(nodes, ranks_per_node, fdr);
+    tune::Finding same = before;
+    price_anew(same, request_of(same), topology_of(same), tune::untuned(fdr), 1000);
+    EXPECT_EQ(same, before);
+    tune::Finding slower = before;
+    price_anew(slower, request_of(slower), topology_of(slower), tune::untuned(qdr), 1000);
+    EXPECT_GT(slower.winner.predicted, nodes > 1 ? before.winner.predicted : 0) << nodes;
+    // What cannot be told again keeps what it had: else it would correct no price any more.
+    EXPECT_EQ(slower.others, before.others);
+  }
+}
+
+TEST(TuneRace, the_call_of_a_finding_has_its_operators) {
+  for (const auto operators : {tune::OperatorClass::idempotent, tune::OperatorClass::exact,
+                               tune::OperatorClass::rounding, tune::OperatorClass::ordered})
+    for (const std::uint64_t bytes : {0u, 8u, 12u, 7u}) {
+      const tune::Finding finding{.collective = tune::Collective::allreduce,
+                                  .bytes = bytes,
+                                  .nodes = 2,
+                                  .operators = operators};
+      const tune::CollectiveRequest request = request_of(finding);
+      EXPECT_EQ(tune::operator_class_of(request), operators);
+      EXPECT_EQ(request.bytes(), bytes);
+    }
 }
 
 TEST(Together, memory_that_one_rank_lacks_is_an_error_of_all) {

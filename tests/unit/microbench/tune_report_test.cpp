@@ -95,8 +95,9 @@ TEST(TuneReport, the_page_needs_nothing_else) {
   for (const char* reference : {"http", "src=", "href=", "url(", "@import", "<script", "<link"})
     EXPECT_EQ(page.find(reference), std::string::npos) << reference;
   expect_well_formed(page);
-  for (const char* heading : {"Machine", "Latency over bytes", "Messages per round over nodes",
-                              "Crossovers", "Model against measurement", "Rules", "Findings"})
+  for (const char* heading :
+       {"Machine", "Latency over bytes", "Messages per round over nodes", "Crossovers",
+        "Model against measurement", "Residuals of the fit", "Rules", "Findings"})
     EXPECT_NE(page.find(std::string("<h2>") + heading + "</h2>"), std::string::npos) << heading;
   if (const char* file = std::getenv("TUTTI_TEST_PAGE"))  // to look at
     std::ofstream(file) << page;
@@ -110,6 +111,30 @@ TEST(TuneReport, names_do_not_become_markup) {
   const std::string page = report_page(tuning, "<b>'\"&.json", by_price(tuning));
   EXPECT_EQ(page.find("<script"), std::string::npos);
   expect_well_formed(page);
+}
+
+TEST(TuneReport, residuals_of_the_fit_stand_at_their_bytes_and_percents) {
+  tune::Tuning tuning = example();
+  EXPECT_NE(page_of(tuning).find("no times that its machine was fitted to"), std::string::npos);
+  using tune::Probe;
+  tuning.probe_times = {
+      {.probe = Probe::one_way, .bytes = 8, .measured = 1'000'000, .predicted = 900'000},
+      {.probe = Probe::stream,
+       .bytes = 8,
+       .messages = 4,
+       .measured = 1'000'000,
+       .predicted = 1'000'000},
+      {.probe = Probe::one_way, .bytes = 4096, .measured = 2'000'000, .predicted = 2'200'000}};
+  const std::string page = page_of(tuning);
+  expect_well_formed(page);
+  const auto points = points_of(page, "residuals of the fit");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[0].x, points[1].x);
+  EXPECT_LT(points[0].x, points[2].x);
+  // 10 % more than the model is as far above it as 10 % less is below.
+  EXPECT_LT(points[0].y, points[1].y);
+  EXPECT_NEAR(points[1].y - points[0].y, points[2].y - points[1].y, 0.2);
+  EXPECT_NE(points[1].says.find("stream: 4 x 8 bytes"), std::string::npos) << points[1].says;
 }
 
 TEST(TuneReport, latencies_stand_at_their_bytes_and_times) {

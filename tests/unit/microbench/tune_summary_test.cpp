@@ -47,6 +47,22 @@ TEST(TuneSummary, differences_and_their_gain) {
   EXPECT_EQ(text.find("allreduce 64 B"), std::string::npos) << text;
 }
 
+TEST(TuneSummary, what_no_time_was_left_for_is_not_said_to_be_unknown_to_these_ranks) {
+  const std::vector<std::string> remarks = {
+      "gap_ps could not be told: there are no samples of stream of two lengths; it is that of fdr",
+      "something else",
+      "inside_read_overhead_ps could not be told: there are no samples of inside_read of two "
+      "lengths; it is that of fdr",
+      "inside_read_per_byte_fs could not be told: there are no samples of inside_read of two "
+      "lengths; it is that of fdr"};
+  EXPECT_EQ(lines_of_fit(remarks, {tune::Probe::inside_read}, "fdr"),
+            (std::vector<std::string>{
+                "something else",
+                "no time was left to measure these, which are those of the preset fdr: "
+                "inside_read_overhead_ps, inside_read_per_byte_fs; give a longer --budget",
+                "not measured with these ranks, but those of the preset fdr: gap_ps"}));
+}
+
 TEST(TuneSummary, the_gap_of_a_software_port_is_of_the_model) {
   TuneOptions options;
   tune::Tuning tuning;

@@ -516,6 +516,25 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
   EXPECT_GT(in_domains, 0u);
 }
 
+/// Between equal schedules a race would be decided by noise.
+TEST(Candidates, are_no_schedule_twice_under_two_names) {
+  CollectiveRequest of_barrier;
+  of_barrier.collective = Collective::barrier;
+  for (const std::uint32_t ranks : {2u, 3u, 4u, 5u, 9u})
+    for (const CollectiveRequest& request : {of_barrier, allreduce_of(8)}) {
+      const Choice choice = choose(request, nodes_of(ranks), Knowledge());
+      std::set<std::string> names;
+      const std::vector<Choice> uniform =
+          with_uniform_vectors(choice, request, nodes_of(ranks), Knowledge());
+      for (const Choice& one : uniform)
+        EXPECT_TRUE(names.insert(name_when_trimmed(one)).second) << one.name();
+      // n messages in one round reach n + 1 ranks.
+      if (!uniform.empty()) EXPECT_LE(uniform.size(), ranks - 1);
+    }
+  const Choice barrier_of_two = choose(of_barrier, nodes_of(2), Knowledge());
+  EXPECT_EQ(with_uniform_vectors(barrier_of_two, of_barrier, nodes_of(2), Knowledge()).size(), 1u);
+}
+
 TEST(Explanation, ends_with_what_would_change_the_choice) {
   const std::string text = what_would_flip(allreduce_of(8), nodes_of(16), Knowledge());
   EXPECT_NE(text.find("two_partial_dissemination with "), std::string::npos) << text;

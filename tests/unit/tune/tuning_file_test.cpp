@@ -40,6 +40,10 @@ TEST(TuningFile, every_value_of_the_example_is_read) {
             (Figure{.value = 850000, .low = 840000, .high = 861000, .origin = Origin::measured}));
   EXPECT_EQ(tuning.machine[Parameter::inside_read_overhead],
             (Figure{.value = 500000, .low = 500000, .high = 500000, .origin = Origin::given}));
+  EXPECT_EQ(
+      tuning.probe_times,
+      (std::vector<ProbeTime>{
+          {.probe = Probe::one_way, .bytes = 16, .measured = 901'200, .predicted = 902'353}}));
   EXPECT_EQ(tuning.placement,
             (WritePlacement{.lines = 1'200'000, .words = 900'000, .early_words = 2}));
   ASSERT_EQ(tuning.rules.size(), 3u);

@@ -29,7 +29,7 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 /// so that a reader that took the first one would differ.
 Json meaning_of(const std::string& text) {
   Json file = Json::parse(text);
-  for (const char* list : {"rules", "findings"})
+  for (const char* list : {"probes", "rules", "findings"})
     if (file.contains(list) && file[list].empty()) file.erase(list);
   if (file.contains("made_on")) {
     const auto is_known = [](const Json& value) { return value != "" && value != 0; };

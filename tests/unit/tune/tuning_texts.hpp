@@ -34,7 +34,7 @@ inline const std::string tuning_example = R"({
     "inside_read_overhead_ps": {"value": 500000, "low": 500000, "high": 500000, "origin": "given"},
     "inside_read_per_byte_fs": {"value": 100000, "low": 100000, "high": 100000, "origin": "given"},
     "fan_max": {"value": 0, "low": 0, "high": 0, "origin": "preset"}
-  }, "placement": {"lines": 1200000, "torn_lines": 0, "words": 900000, "early_words": 2},
+  }, "probes": [{"probe": "one_way", "bytes": 16, "messages": 1, "ranks": 1, "measured_ps": 901200, "predicted_ps": 902353}], "placement": {"lines": 1200000, "torn_lines": 0, "words": 900000, "early_words": 2},
   "rules": [
     {"collective": "allreduce", "bytes": {"to": 255}, "nodes": {"from": 96, "to": 96},
      "agreement": "relaxed", "algorithm": "two_partial_dissemination", "per_round": [4, 4, 3]},
@@ -89,7 +89,10 @@ inline const std::vector<RefusedEdit> refused_edits = {
     {"\"torn_lines\": 0", "\"torn\": 0", 21,
      "\"torn\" is unknown in \"placement\"; expected lines,"},
     {", \"early_words\": 2", "", 21, "\"placement\" lacks \"early_words\""},
+    {"\"messages\": 1", "\"count\": 1", 21, "\"count\" is unknown in one of \"probes\"; expected"},
     // Types.
+    {"\"probe\": \"one_way\"", "\"probe\": \"ping\"", 21,
+     "\"probe\" of one of \"probes\" is \"ping\"; expected one of one_way, stream,"},
     {"\"lines\": 1200000", "\"lines\": true", 21,
      "\"lines\" of \"placement\" is true; expected a whole"},
     {"\"bytes\": 8,", "\"bytes\": \"8\",", 29,
@@ -118,6 +121,8 @@ inline const std::vector<RefusedEdit> refused_edits = {
     {"{\"collective\": \"barrier\", \"across\": \"leader\"}", "7", 26,
      "a rule is 7; expected an object"},
     // Ranges.
+    {"\"measured_ps\": 901200", "\"measured_ps\": 1000000000000001", 21,
+     "\"measured_ps\" of one of \"probes\" is 1000000000000001; expected a whole number from 0"},
     {"\"nodes\": 96,", "\"nodes\": 0,", 29,
      "\"nodes\" of a finding is 0; expected a whole number from 1"},
     {"\"nodes\": 96,", "\"nodes\": 4294967392,", 29, "\"nodes\" of a finding is 4294967392;"},
@@ -203,6 +208,7 @@ class RandomTuning {
     tune::Tuning made;
     if (one_in(4) != 0) made.made_on = fingerprint();
     if (one_in(4) != 0) made.machine = machine();
+    for (auto i = below(4); i > 0; --i) made.probe_times.push_back(probe_time());
     if (one_in(4) != 0) made.placement = placement();
     for (auto i = below(4); i > 0; --i) made.rules.push_back(rule());
     for (auto i = below(6); i > 0; --i) {
@@ -268,6 +274,15 @@ class RandomTuning {
       figure.origin = any<tune::Origin::given>();
     }
     return made;
+  }
+  tune::ProbeTime probe_time() {
+    constexpr std::int64_t most = 1'000'000'000'000'000;
+    return {.probe = any<tune::Probe::inside_read>(),
+            .bytes = number<std::uint64_t>(0, tune::probe_bytes_max),
+            .messages = number<std::uint32_t>(1, tune::probe_messages_max),
+            .ranks = number<std::uint32_t>(1, tune::probe_messages_max),
+            .measured = number<std::int64_t>(0, most),
+            .predicted = number<std::int64_t>(0, most)};
   }
   tune::WritePlacement placement() {
     tune::WritePlacement made;

@@ -1,0 +1,79 @@
+#include "microbench/interrupt.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <new>
+
+namespace tutti::bench {
+namespace {
+
+static_assert(std::atomic<RunStage>::is_always_lock_free);
+
+// All of it is ready before a signal can come: a handler may not make texts.
+std::atomic<RunStage>* shared = nullptr;  // in memory that the program shares with its ranks
+std::array<std::string, 4> texts;         // by stage
+std::string journal;
+bool says_why = false;
+pid_t program = 0;  // forks the ranks
+
+void print(const std::string& text) noexcept {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+/// Calls nothing but what is async-signal-safe.  The program speaks: a rank of it hands the signal
+/// on, and ends with it.
+void end(int signal) {
+  if (::getpid() != program) {
+    ::kill(program, signal);
+    ::_exit(128 + signal);
+  }
+  const RunStage stage = shared->load();
+  if (stage == RunStage::opened) ::unlink(journal.c_str());
+  if (says_why) print(texts[static_cast<std::size_t>(stage)]);
+  ::_exit(128 + signal);
+}
+
+}  // namespace
+
+void end_with_words(const std::string& file, bool says) {
+  void* const memory =
+      ::mmap(nullptr, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;  // then a signal ends the run without words
+  shared = new (memory) std::atomic<RunStage>(RunStage::before);
+  journal = file + ".journal";
+  says_why = says;
+  program = ::getpid();
+  // A bar may stand in the line.
+  const std::string begin = std::string(::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") +
+                            "tutti-tune: ended by a signal; ";
+  const std::string nothing = "nothing was found yet, and no file has changed\n";
+  texts = {begin + nothing, begin + nothing,
+           begin + "what was found is kept in " + journal +
+               ": start it again with the same options, and it goes on there\n",
+           begin + "the file is written: " + file + "\n"};
+  struct sigaction action {};
+  action.sa_handler = end;
+  ::sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&action.sa_mask, signal);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+      ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void note_stage(RunStage stage) noexcept {
+  if (shared != nullptr) shared->store(stage);
+}
+
+}  // namespace tutti::bench
