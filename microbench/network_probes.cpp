@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <random>
@@ -28,7 +29,11 @@ using tune::Sample;
 constexpr std::uint32_t stream_max = 16;     // messages of a stream between two ranks
 constexpr std::uint32_t port_stream = 4;     // messages of each rank at a shared port
 constexpr std::uint32_t answerers_max = 64;  // of incast
-constexpr std::uint32_t repetitions_max = 32;
+/// In real time a batch has so many blocks, each of so many repetitions one after the other, and a
+/// pass goes once through all points.
+constexpr std::uint32_t blocks_of_batch = 8, repetitions_max = 1024;
+constexpr std::uint32_t passes_least = 16, passes_most = 96;
+constexpr std::uint32_t times_max = 32;  // of a batch: of its blocks, or of its repetitions
 constexpr std::size_t memory_bytes = 1u << 20;
 constexpr Picoseconds none = -1;  // this rank has not measured it
 
@@ -229,6 +234,8 @@ class Mailboxes {
       });
     }
     if (clock_.is_simulated()) clock_.charge_message();
+    // As the engine, which copies it out of the slot: so it crosses from one cache to the other.
+    shm::copy_payload(into_.data(), own_ + offset_of(bytes, slot), bytes);
   }
   /// Whether the system permits it.
   bool read(std::uint64_t bytes) {
@@ -288,7 +295,18 @@ std::size_t mailbox_bytes(const std::vector<Point>& points) {
   return bytes;
 }
 
-using Times = std::array<Picoseconds, repetitions_max>;
+using Times = std::array<Picoseconds, times_max>;
+
+/// Whether the middle of so many times is known to within a part of it: 95 % of the middles that
+/// could as well have been measured are between two of the times, by their order (the sign test).
+bool is_narrow(std::vector<Picoseconds> times) {
+  constexpr Picoseconds part = 50;
+  std::sort(times.begin(), times.end());
+  const auto count = static_cast<double>(times.size());
+  const auto first = static_cast<std::size_t>(std::max(count / 2 - std::sqrt(count), 0.0));
+  const Picoseconds middle = times[times.size() / 2];
+  return times[times.size() - 1 - first] - times[first] <= std::max(middle / part, Picoseconds{1});
+}
 
 class Prober {
  public:
@@ -307,72 +325,118 @@ class Prober {
         clock_cost_(is_virtual_ ? 0 : cost_of_clock()) {}
 
   std::vector<Sample> run(Timeout end, const std::function<void(Probe)>& on_untried) {
-    const std::uint32_t passes_max = is_virtual_ ? 5 : 16;
+    const Timeout begin = detail::MonotonicClock::read();
+    const std::uint32_t passes = is_virtual_ ? 5 : passes_most;
     std::vector<Sample> samples;
     std::vector<Picoseconds> each(points_.size(), 0);  // real time of a repetition; rank 0 decides
-    for (std::uint32_t pass = 0; pass < passes_max; ++pass)
+    std::vector<std::vector<Picoseconds>> times(points_.size());
+    for (std::uint32_t pass = 0; pass < passes; ++pass) {
+      const bool is_early = detail::MonotonicClock::read() - begin < (end - begin) / 4;
+      if (!is_virtual_ && pass >= passes_least && is_enough(times, is_early)) return samples;
       for (std::size_t i = 0; i < points_.size(); ++i) {
-        const std::uint32_t wanted = repetitions(points_[i], each[i], end, pass, passes_max);
+        const std::uint32_t wanted = repetitions(points_[i], each[i], end, pass, passes);
         const std::uint32_t count = gather(exchange_, wanted).front();
         if (count == 0) {
           for (std::size_t j = i; j < points_.size() && pass == 0 && on_untried; ++j)
             on_untried(points_[j].probe);
           return samples;
         }
-        const Timeout begin = detail::MonotonicClock::read();
+        const Timeout before = detail::MonotonicClock::read();
         const Picoseconds least = batch(points_[i], count);
-        each[i] = (detail::MonotonicClock::read() - begin).count() * 1000 / count;
-        if (least >= 0)
-          samples.push_back({.probe = points_[i].probe,
-                             .bytes = points_[i].bytes,
-                             .messages = points_[i].messages,
-                             .time = least,
-                             .ranks = ranks_of(points_[i].probe)});
+        each[i] = (detail::MonotonicClock::read() - before).count() * 1000 / count;
+        if (least < 0) continue;
+        times[i].push_back(least);
+        samples.push_back({.probe = points_[i].probe,
+                           .bytes = points_[i].bytes,
+                           .messages = points_[i].messages,
+                           .time = least,
+                           .ranks = ranks_of(points_[i].probe)});
       }
+    }
     return samples;
   }
 
  private:
+  /// Whether more passes would tell nothing new.  In less than a quarter of the time, slow changes
+  /// of the machine would not show.  Collective.
+  bool is_enough(const std::vector<std::vector<Picoseconds>>& times, bool is_early) const {
+    const bool enough = !is_early && std::all_of(times.begin(), times.end(), [](const auto& one) {
+      return one.empty() || is_narrow(one);
+    });
+    return gather(exchange_, static_cast<char>(enough)).front() != 0;
+  }
+
   /// How many repetitions of a point there is time for: its share of what is left.
   std::uint32_t repetitions(const Point& point, Picoseconds each, Timeout end, std::uint32_t pass,
-                            std::uint32_t passes_max) const {
+                            std::uint32_t passes) const {
     constexpr std::uint32_t least = 3;
     // If one message of twenty is delayed, some of them have none such.
     const std::uint32_t in_virtual_time = point.messages > 4 ? 24 : 8;
+    // All ranks meet before each repetition.
+    const std::uint32_t most = is_virtual_                         ? in_virtual_time
+                               : point.probe == Probe::shared_port ? times_max
+                                                                   : repetitions_max;
     const Picoseconds left = (end - detail::MonotonicClock::read()).count() * 1000;
     if (left <= least * each) return 0;
     if (pass == 0) return is_virtual_ ? in_virtual_time : least;  // nobody knows how long it takes
-    const auto batches = static_cast<Picoseconds>((passes_max - pass) * points_.size());
+    const auto batches = static_cast<Picoseconds>((passes - pass) * points_.size());
     const Picoseconds share =
         (is_virtual_ ? left : left / batches) / std::max<Picoseconds>(each, 1);
-    return static_cast<std::uint32_t>(
-        std::clamp<Picoseconds>(share, least, is_virtual_ ? in_virtual_time : repetitions_max));
+    return static_cast<std::uint32_t>(std::clamp<Picoseconds>(share, least, most));
   }
 
-  /// The least of so many repetitions; `none` if it could not be measured.
+  /// How many repetitions, one after the other, make one time of a batch.
+  std::uint32_t block_of(const Point& point, std::uint32_t count) const {
+    if (is_virtual_ || point.probe == Probe::shared_port) return 1;
+    return std::max(count / blocks_of_batch, 1u);
+  }
+
+  /// The least mean of a block of so many repetitions; `none` if it could not be measured.
   Picoseconds batch(const Point& point, std::uint32_t count) {
-    assert(count <= repetitions_max);
+    const std::uint32_t block = block_of(point, count);
+    const std::uint32_t blocks = count / block;
+    assert(blocks <= times_max);
     Times mine;
     mine.fill(none);
     if (point.probe == Probe::shared_port) {
-      for (std::uint32_t i = 0; i < count; ++i) mine[i] = share_port(point);
+      for (std::uint32_t i = 0; i < blocks; ++i) mine[i] = share_port(point);
     } else {
       const InVirtualTime virtual_time;
-      for (std::uint32_t i = 0; i < count; ++i) mine[i] = run_once(point);
+      for (std::uint32_t i = 0; i < blocks; ++i) mine[i] = mean_of(point, block);
     }
     for (std::uint32_t cable = 0; cable < wiring_.cables.size() && !is_virtual_; ++cable)
       if (station_.has(cable) && wiring_.cables[cable].queue == 0) station_.settle(cable);
     Times slowest;
     slowest.fill(none);
     for (const Times& one : gather(exchange_, mine))
-      for (std::uint32_t i = 0; i < count; ++i) slowest[i] = std::max(slowest[i], one[i]);
-    return *std::min_element(slowest.begin(), slowest.begin() + count);
+      for (std::uint32_t i = 0; i < blocks; ++i) slowest[i] = std::max(slowest[i], one[i]);
+    return *std::min_element(slowest.begin(), slowest.begin() + blocks);
+  }
+
+  /// Round trips are timed as a whole, so that a clock, which takes as long as a message inside a
+  /// node, is read once for all of them.
+  Picoseconds mean_of(const Point& point, std::uint32_t repetitions) {
+    const auto count = static_cast<Picoseconds>(repetitions);
+    const bool is_round_trip =
+        point.probe == Probe::one_way || point.probe == Probe::inside_one_way;
+    if (is_round_trip) {
+      const Picoseconds begin = instant();
+      bool is_timed = false;
+      for (std::uint32_t i = 0; i < repetitions; ++i) is_timed = goes_there_and_back(point);
+      return is_timed ? since(begin) / (2 * count) : none;
+    }
+    Picoseconds sum = 0;
+    bool is_timed = true;
+    for (std::uint32_t i = 0; i < repetitions; ++i) {
+      const Picoseconds time = run_once(point);
+      is_timed = is_timed && time >= 0;
+      sum += time;
+    }
+    return is_timed ? sum / count : none;
   }
 
   Picoseconds run_once(const Point& point) {
     switch (point.probe) {
-      case Probe::one_way:
-        return one_way(point);
       case Probe::stream:
         return stream(point);
       case Probe::waiting:
@@ -381,11 +445,12 @@ class Prober {
         return self_ == Rank{0} ? combine(point) : none;
       case Probe::incast:
         return incast(point);
-      case Probe::inside_one_way:
       case Probe::inside_store:
       case Probe::inside_take:
       case Probe::inside_read:
         return self_ == roles_.inside || self_ == roles_.beside ? inside(point) : none;
+      case Probe::one_way:
+      case Probe::inside_one_way:
       case Probe::shared_port:
         break;
     }
@@ -400,19 +465,20 @@ class Prober {
     return std::max<Picoseconds>(instant() - begin - clock_cost_, 0);
   }
 
-  Picoseconds one_way(const Point& point) {
+  /// A message and its answer.  Whether this rank is the one that times them.
+  bool goes_there_and_back(const Point& point) {
+    if (point.probe == Probe::inside_one_way) {
+      const std::uint64_t bytes = point.bytes;
+      if (self_ == roles_.inside) mailboxes_.put(bytes, 0);
+      if (self_ == roles_.inside || self_ == roles_.beside) mailboxes_.take(bytes, 0);
+      if (self_ == roles_.beside) mailboxes_.put(bytes, 0);
+      return self_ == roles_.inside;
+    }
     const Put message{.bytes = point.bytes};
-    if (self_ == Rank{0}) {
-      const Picoseconds begin = instant();
-      station_.put(wiring_.control, message);
-      station_.take(wiring_.control);
-      return since(begin) / 2;
-    }
-    if (self_ == roles_.partner) {
-      station_.take(wiring_.control);
-      station_.put(wiring_.control, message);
-    }
-    return none;
+    if (self_ == Rank{0}) station_.put(wiring_.control, message);
+    if (self_ == Rank{0} || self_ == roles_.partner) station_.take(wiring_.control);
+    if (self_ == roles_.partner) station_.put(wiring_.control, message);
+    return self_ == Rank{0};
   }
 
   /// Sends all but the last message by `cables` and the last by `control`, until the answer.
@@ -514,14 +580,6 @@ class Prober {
     const std::uint64_t bytes = point.bytes;
     Picoseconds time = none;
     switch (point.probe) {
-      case Probe::inside_one_way: {
-        const Picoseconds begin = instant();
-        if (is_first) mailboxes_.put(bytes, 0);
-        mailboxes_.take(bytes, 0);
-        if (is_first) return since(begin) / 2;
-        mailboxes_.put(bytes, 0);
-        return none;
-      }
       case Probe::inside_store:
       case Probe::inside_take: {
         if (is_first) {
@@ -551,18 +609,21 @@ class Prober {
       case Probe::combine:
       case Probe::shared_port:
       case Probe::incast:
+      case Probe::inside_one_way:
         break;
     }
     return none;
   }
 
+  /// The middle one of some readings: means are corrected by it.
   static Picoseconds cost_of_clock() {
-    Picoseconds least = INT64_MAX;
-    for (int i = 0; i < 100; ++i) {
+    std::array<Picoseconds, 101> costs;
+    for (Picoseconds& cost : costs) {
       const Picoseconds begin = instant();
-      least = std::min(least, instant() - begin);
+      cost = instant() - begin;
     }
-    return least;
+    std::sort(costs.begin(), costs.end());
+    return costs[costs.size() / 2];
   }
 
   Exchange& exchange_;

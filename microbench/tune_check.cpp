@@ -10,14 +10,47 @@ namespace {
 using tune::Figure;
 using tune::Parameter;
 
-constexpr Parameter telling[] = {
-    Parameter::latency,        Parameter::per_byte,        Parameter::gap,
-    Parameter::inside_latency, Parameter::inside_per_byte, Parameter::inside_receive_overhead};
+/// A figure that is compared: a parameter, and others that it was told together with.  A latency is
+/// what the line of whole messages leaves after overheads that other probes tell, so the sum is
+/// known as well as the latency, at least, and is a larger number.
+struct Told {
+  const char* text;
+  Parameter parameter;
+  std::vector<Parameter> with = {};
+};
+const std::vector<Told>& telling() {
+  static const std::vector<Told> all = {
+      {"a message, ps", Parameter::latency, {Parameter::receive_overhead}},
+      {"a byte, fs", Parameter::per_byte},
+      {"gap, ps", Parameter::gap},
+      {"a message inside a node, ps",
+       Parameter::inside_latency,
+       {Parameter::inside_send_overhead, Parameter::inside_receive_overhead}},
+      {"a byte inside a node, fs", Parameter::inside_per_byte},
+      {"to receive inside a node, ps", Parameter::inside_receive_overhead}};
+  return all;
+}
 constexpr std::size_t compared_most = 3;
-/// An interval is about the minutes of its own fit.  It says nothing of what differs from run to
-/// run (the CPUs that were given, what else is on the network), so that a change has to be larger,
-/// too.  A fifth is a judgement: prices that differ by less seldom lead to another choice.
+/// Two runs may differ by more than each of them could see in itself (the CPUs that were given,
+/// what else is on the network), so that a change has to be larger, too.  A fifth is a judgement:
+/// prices that differ by less seldom lead to another choice.
 constexpr std::int64_t noise_share = 5;
+
+Figure figure_of(const tune::Machine& machine, const Told& told) {
+  Figure sum = machine[told.parameter];
+  for (const Parameter other : told.with) {
+    const std::int64_t more = machine[other].value;
+    sum.value += more;
+    sum.low += more;
+    sum.high += more;
+  }
+  return sum;
+}
+
+/// Whether twice as much, or half as much, would show.
+bool is_sure(const Figure& figure) {
+  return figure.high - figure.low <= figure.value;
+}
 
 bool differs(const Figure& file, const Figure& now) {
   const std::int64_t distance =
@@ -40,22 +73,24 @@ NetworkCheck check_network(const tune::Machine& file, const tune::Machine& now) 
   const auto is_measured = [](const Figure& figure) {
     return figure.origin == tune::Origin::measured;
   };
-  for (const Parameter parameter : telling) {
+  for (const Told& told : telling()) {
     if (compared == compared_most) break;
-    const Figure& before = file[parameter];
-    const Figure& after = now[parameter];
+    const Figure before = figure_of(file, told), after = figure_of(now, told);
     if (!is_measured(before) || !is_measured(after)) continue;
-    ++compared;
     const bool has_changed = differs(before, after);
+    const bool is_told = has_changed || (is_sure(before) && is_sure(after));
+    compared += is_told ? 1 : 0;
     check.has_changed |= has_changed;
     check.text +=
-        fmt::format("{:<28}{:>14} then ({} to {}){:>14} now ({} to {})  {}\n",
-                    tune::key_of(parameter), before.value, before.low, before.high, after.value,
-                    after.low, after.high, has_changed ? "changed" : "the same");
+        fmt::format("{:<29}{:>14} then ({} to {}){:>14} now ({} to {})  {}\n", told.text,
+                    before.value, before.low, before.high, after.value, after.low, after.high,
+                    has_changed ? "changed"
+                    : is_told   ? "the same"
+                                : "too unsure to be compared");
   }
   check.text +=
       compared == 0       ? "Nothing can be compared: the file has no measured figure that these "
-                            "ranks can measure again.\n"
+                            "ranks can measure again, and that is sure enough.\n"
       : check.has_changed ? "The fabric has changed by more than noise: run tutti-tune again.\n"
                           : "The fabric is what it was, within noise.\n";
   return check;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <iterator>
+#include <map>
 #include <tuple>
 
 namespace tutti::tune {
@@ -30,15 +31,27 @@ std::int64_t binary_logarithm(std::uint64_t value) {
   return logarithm;
 }
 
-/// measured / predicted, within bounds.
-std::int64_t factor_of(plan::Picoseconds measured, plan::Picoseconds predicted) {
-  if (measured / 2 >= predicted) return Corrections::most;
-  if (measured <= predicted / 2) return Corrections::least;
+/// measured / predicted, within bounds that are so wide that means of them tell families apart.
+std::int64_t quotient_of(plan::Picoseconds measured, plan::Picoseconds predicted) {
+  constexpr std::int64_t wide = 1 << 12;
+  if (measured / wide >= predicted) return wide * Corrections::one;
+  if (measured <= predicted / wide) return Corrections::one / wide;
   while (measured > INT64_MAX / (2 * Corrections::one)) {  // more digits make no difference
     measured /= 2;
     predicted /= 2;
   }
   return (measured * Corrections::one + predicted / 2) / predicted;
+}
+
+/// The lower of the two in the middle where there is an even number.
+std::int64_t middle_of(std::vector<std::int64_t> factors) {
+  const auto middle = factors.begin() + static_cast<std::ptrdiff_t>((factors.size() - 1) / 2);
+  std::nth_element(factors.begin(), middle, factors.end());
+  return *middle;
+}
+
+bool is_beyond(std::int64_t factor) {
+  return factor < Corrections::least || factor > Corrections::most;
 }
 
 bool starts_number(std::string_view word) {
@@ -69,7 +82,7 @@ Corrections::Corrections(const std::vector<Finding>& findings) {
       points_.push_back({.family = family_of(timing.choice),
                          .collective = finding.collective,
                          .place = place_of(finding.bytes, finding.nodes, finding.ranks_per_node),
-                         .factor = factor_of(timing.measured, timing.predicted)});
+                         .factor = quotient_of(timing.measured, timing.predicted)});
     };
     add(finding.winner);
     for (const Timing& other : finding.others) add(other);
@@ -91,6 +104,37 @@ Corrections::Corrections(const std::vector<Finding>& findings) {
     first = last;
   }
   points_ = std::move(means);
+  divide_by_what_is_common();
+}
+
+void Corrections::divide_by_what_is_common() {
+  constexpr std::size_t families_wanted = 2, points_wanted = 3;
+  using Shape = std::array<std::uint64_t, 3>;
+  struct Here {
+    std::vector<std::int64_t> all;
+    std::map<Collective, std::vector<std::int64_t>> of_collective;
+  };
+  const auto shape_of = [](const Point& point) {
+    return Shape{point.place[0].value, point.place[1].value, point.place[2].value};
+  };
+  std::map<Shape, Here> places;
+  for (const Point& point : points_) {
+    Here& here = places[shape_of(point)];
+    here.all.push_back(point.factor);
+    here.of_collective[point.collective].push_back(point.factor);
+  }
+  for (Point& point : points_) {
+    const Here& here = places[shape_of(point)];
+    const std::vector<std::int64_t>& rivals = here.of_collective.at(point.collective);
+    std::int64_t common = one;
+    if (std::any_of(rivals.begin(), rivals.end(), is_beyond)) {
+      if (rivals.size() >= families_wanted)
+        common = middle_of(rivals);
+      else if (here.all.size() >= points_wanted)
+        common = middle_of(here.all);
+    }
+    point.factor = std::clamp((point.factor * one + common / 2) / common, least, most);
+  }
 }
 
 std::int64_t Corrections::factor(std::string_view family, Collective collective,

@@ -1,6 +1,8 @@
 // How far the model is off, as races have found: measured over predicted time of each family of
 // schedules, between the findings interpolated in the logarithms of bytes and nodes, within bounds,
-// and 1 far from all of them.  So what was never measured is priced, and never taken from the
+// and 1 far from all of them.  A factor that all families have in common, which is one of the
+// machine and decides nothing between them, is taken out where it would press them against the
+// bounds.  So what was never measured is priced, and never taken from the
 // nearest row.  Integers only, because all ranks have to agree.
 //
 //     factor
@@ -29,6 +31,13 @@ class Corrections {
   Corrections() = default;
   /// Noisy findings do not count, nor does what has no price.  Of several measurements of one
   /// family at one point the mean counts, so that their order does not matter.
+  ///
+  /// A choice compares families of one collective, so that only the proportions of their factors
+  /// matter.  Where one of them is beyond the bounds, which would make it equal to others there,
+  /// all of that collective at that point are divided by their median.  A family that was not raced
+  /// there is then priced as if it were as far off as the middle one of those that were.  If there
+  /// is one family alone, it is divided by the median of all collectives at that point, of three
+  /// families or more.
   explicit Corrections(const std::vector<Finding>& findings);
 
   /// What a price is multiplied by, in units of 1 / one.  `family`: family_of() a choice's name.
@@ -56,6 +65,7 @@ class Corrections {
     Place place;
     std::int64_t factor;
   };
+  void divide_by_what_is_common();
   static Place place_of(std::uint64_t bytes, std::uint32_t nodes, std::uint32_t ranks_per_node);
   /// From points that are alike in all coordinates before `axis`; nothing where none is near.
   static std::optional<std::int64_t> interpolated(std::span<const Point> points, std::size_t axis,

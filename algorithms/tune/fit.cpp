@@ -24,7 +24,13 @@ struct Key {
     return left.probe != right.probe ? left.probe < right.probe : left.bytes < right.bytes;
   }
 };
-using Lines = std::map<Key, RobustLine>;
+/// The lines of one probe: through the least time of each cell, which has the least noise; through
+/// the middle one; and through what each pass has measured alone, as far as a cell has times.
+struct Views {
+  RobustLine least, middle;
+  std::vector<RobustLine> passes = {};
+};
+using Lines = std::map<Key, Views>;
 
 bool is_by_messages(Probe probe) {
   using enum Probe;
@@ -40,6 +46,27 @@ bool is_valid(const Sample& sample) {
   return sample.time >= 0 && sample.time <= time_max && sample.messages > 0 &&
          sample.messages <= messages_max && sample.bytes <= bytes_max &&
          sample.bytes * sample.messages <= all_bytes_max;
+}
+
+template <class TimeOf>  // of a cell, the one that counts
+RobustLine line_of_one_each(const std::vector<Cell>& cells, TimeOf time_of) {
+  std::vector<Cell> picked;
+  for (const Cell& cell : cells) picked.push_back({.x = cell.x, .times = {time_of(cell.times)}});
+  return RobustLine(std::move(picked));
+}
+
+double middle_of(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+Views views_of(const std::vector<Cell>& cells) {
+  Views views{.least = RobustLine(cells), .middle = line_of_one_each(cells, middle_of)};
+  for (std::size_t pass = 0; pass < views.least.times_min(); ++pass)
+    views.passes.push_back(
+        line_of_one_each(cells, [pass](const std::vector<double>& times) { return times[pass]; }));
+  return views;
 }
 
 Lines lines_of(const std::vector<Sample>& samples) {
@@ -59,7 +86,7 @@ Lines lines_of(const std::vector<Sample>& samples) {
   for (auto& [key, places] : cells) {
     std::vector<Cell> in_order;
     for (auto& [place, cell] : places) in_order.push_back(std::move(cell));
-    lines.emplace(key, RobustLine(std::move(in_order)));
+    lines.emplace(key, views_of(in_order));
   }
   return lines;
 }
@@ -67,7 +94,7 @@ Lines lines_of(const std::vector<Sample>& samples) {
 /// The line of the fewest bytes that has a slope; none: there is none.
 const Lines::value_type* shortest(const Lines& lines, Probe probe) {
   const auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& line) {
-    return line.first.probe == probe && line.second.has_slope();
+    return line.first.probe == probe && line.second.least.has_slope();
   });
   return found == lines.end() ? nullptr : &*found;
 }
@@ -85,8 +112,8 @@ constexpr Tells tells[] = {
     {Probe::stream, {}, Parameter::gap},
     {Probe::combine, Parameter::combine, Parameter::combine_per_byte},
     {Probe::inside_take, {}, Parameter::inside_receive_overhead},
-    {Probe::inside_store, Parameter::inside_send_overhead, Parameter::inside_per_byte},
-    {Probe::inside_one_way, Parameter::inside_latency, {}},
+    {Probe::inside_store, Parameter::inside_send_overhead, {}},
+    {Probe::inside_one_way, Parameter::inside_latency, Parameter::inside_per_byte},
     {Probe::inside_read, Parameter::inside_read_overhead, Parameter::inside_read_per_byte},
 };
 
@@ -112,8 +139,14 @@ using Values = std::array<double, parameter_count>;
 /// Parameters as the lines tell them; others stay.
 class Telling {
  public:
-  void add(const RobustLine& line, std::optional<Parameter> base, std::optional<Parameter> slope) {
-    told_.push_back({&line, base, slope});
+  void add(const Views& views, std::optional<Parameter> base, std::optional<Parameter> slope) {
+    told_.push_back({&views, base, slope});
+  }
+  /// How often all that is told was measured, at least.
+  std::size_t passes() const {
+    std::size_t least = SIZE_MAX;
+    for (const Told& one : told_) least = std::min(least, one.views->passes.size());
+    return told_.empty() ? 0 : least;
   }
   bool is_told(Parameter parameter) const {
     return std::any_of(told_.begin(), told_.end(), [&](const Told& one) {
@@ -121,11 +154,11 @@ class Telling {
     });
   }
 
-  template <class LineOf>  // the line as it was measured, or drawn
+  template <class LineOf>  // which of the lines, as it was measured or drawn
   Values values(Values values, LineOf line_of) const {
     using enum Parameter;
     for (const Told& one : told_) {
-      const Line line = line_of(*one.line);
+      const Line line = line_of(*one.views);
       if (one.base) values[index_of(*one.base)] = line.base;
       if (one.slope)
         values[index_of(*one.slope)] = line.slope * (is_of_bytes(*one.slope) ? 1000 : 1);
@@ -139,7 +172,7 @@ class Telling {
 
  private:
   struct Told {
-    const RobustLine* line;
+    const Views* views;
     std::optional<Parameter> base, slope;
   };
   std::vector<Told> told_ = {};
@@ -161,18 +194,15 @@ Values values_of(const Machine& machine) {
   return values;
 }
 
-Line measured(const RobustLine& line) {
-  return line.line();
-}
-
 void remark_on(const Lines::value_type& line, std::vector<std::string>& remarks) {
   constexpr std::size_t times_wanted = 3;
   const std::string name = name_of(line.first.probe);
-  if (line.second.times_min() < times_wanted)
+  const RobustLine& through = line.second.least;
+  if (through.times_min() < times_wanted)
     remarks.push_back(name + " was measured less than " + std::to_string(times_wanted) +
                       " times at some length: intervals may be too narrow");
   const char* unit = is_by_messages(line.first.probe) ? " messages" : " bytes";
-  if (const double at = line.second.break_at(); at < HUGE_VAL)
+  if (const double at = through.break_at(); at < HUGE_VAL)
     remarks.push_back(name + " changes at " + std::to_string(std::llround(at)) + unit +
                       ": its base is that of what is shorter, its slope that of what is longer");
 }
@@ -189,31 +219,43 @@ Values drawn_from(const Machine& machine, Generator& generator) {
   return values;
 }
 
-/// Sets the parameters that are told, with intervals of 95 %.
+/// Sets the parameters that are told, with intervals of 95 %: how far off the line may be, by its
+/// least times; and what one pass alone would have told, as machines change from pass to pass.
 void set_told(Machine& machine, const Telling& telling, Generator& generator,
               std::vector<std::string>& remarks) {
   constexpr std::size_t replicate_count = 400, outside = replicate_count / 40;
   const Values given = values_of(machine);
-  const Values values = telling.values(given, measured);
+  const Values values =
+      telling.values(given, [](const Views& views) { return views.middle.line(); });
   std::array<std::vector<double>, parameter_count> drawn;
   for (std::size_t replicate = 0; replicate < replicate_count; ++replicate) {
-    const Values other =
-        telling.values(drawn_from(machine, generator),
-                       [&](const RobustLine& line) { return line.drawn(generator); });
+    const Values other = telling.values(drawn_from(machine, generator), [&](const Views& views) {
+      return views.least.drawn(generator);
+    });
     for (std::size_t i = 0; i < parameter_count; ++i) drawn[i].push_back(other[i]);
+  }
+  std::array<std::vector<double>, parameter_count> by_pass;
+  for (std::size_t pass = 0; pass < telling.passes(); ++pass) {
+    const Values other =
+        telling.values(given, [pass](const Views& views) { return views.passes[pass].line(); });
+    for (std::size_t i = 0; i < parameter_count; ++i) by_pass[i].push_back(other[i]);
   }
   for (std::size_t i = 0; i < parameter_count; ++i) {
     const auto parameter = static_cast<Parameter>(i);
     if (!telling.is_told(parameter)) continue;
     std::sort(drawn[i].begin(), drawn[i].end());
+    std::sort(by_pass[i].begin(), by_pass[i].end());
+    const std::size_t odd = by_pass[i].size() / 40;  // passes on either side of the middle 95 %
     const std::int64_t value = whole(parameter, values[i]);
     if (values[i] > static_cast<double>(most_of(parameter)))
       remarks.push_back(std::string(key_of(parameter)) +
                         " is more than a tuning file may say; it is " + std::to_string(value) +
                         ", the most");
     // Times are whole picoseconds, so that one more or less says nothing.
-    const std::int64_t low = whole(parameter, drawn[i][outside] - 1);
-    const std::int64_t high = whole(parameter, drawn[i][replicate_count - 1 - outside] + 1);
+    const std::int64_t low = whole(parameter, std::min(drawn[i][outside], by_pass[i][odd]) - 1);
+    const std::int64_t high = whole(parameter, std::max(drawn[i][replicate_count - 1 - outside],
+                                                        by_pass[i][by_pass[i].size() - 1 - odd]) +
+                                                   1);
     machine.figures[i] = {value, std::min(low, value), std::max(high, value), Origin::measured};
   }
 }

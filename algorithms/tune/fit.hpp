@@ -2,8 +2,11 @@
 //
 // Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
 // slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
-// Noise of a machine only adds time: the least sample of a probe with its bytes and messages is
-// what it takes, and how far the others are above it says how far the least may be, too.
+// A sample is the least mean of some blocks of a pass over all probes, so that rare delays are not
+// in it; what it takes in the middle one of all passes is what the fit goes by, because a race
+// compares with the middle one, too.  Noise only adds time, so that the truth may be as far below
+// the least sample as that is below others; and a machine changes from pass to pass (clocks, the
+// CPUs that a host gives), so that an interval has at least what the passes would have told alone.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +34,12 @@ enum class Probe : std::uint8_t {
   incast,          // from a rank's asking k others, by 8 bytes each, until its program has seen the
                    // answers, of b bytes, b >= 8, of all:
                    // (o + L + 8 G + o_r) + (o + L + b G + o_r) + (k - 1) max(p, o_r)
-  inside_one_way,  // half a round trip of one message in a node's memory: o + b G + L + o_r
-  inside_store,    // what storing k messages of b bytes takes their sender: k (o + b G)
-  inside_take,     // what a program takes to see k messages that are visible: k o_r
-  inside_read,     // what reading b bytes in another rank's memory takes, by its process
+  inside_one_way,  // half a round trip of one message in a node's memory, until its receiver has
+                   // copied it out of there: o + b G + L + o_r
+  inside_store,  // what storing k messages of b bytes takes their sender: k (o + b G), or less, as
+                 // in G there is also what a receiver waits for bytes in another CPU's cache
+  inside_take,   // what a program takes to see k messages that are visible: k o_r
+  inside_read,   // what reading b bytes in another rank's memory takes, by its process
 };
 const char* name_of(Probe probe) noexcept;
 
@@ -42,7 +47,7 @@ struct Sample {
   Probe probe = Probe::one_way;
   std::uint64_t bytes = 0;     // b
   std::uint32_t messages = 1;  // k
-  plan::Picoseconds time = 0;  // the least of a batch
+  plan::Picoseconds time = 0;  // the least mean of the blocks of a batch
   std::uint32_t ranks = 1;     // that send at once (shared_port), each to a rank of its own
   friend bool operator==(const Sample&, const Sample&) = default;
 };
@@ -63,8 +68,8 @@ struct Fit {
 ///   o_r      waiting by messages
 ///   g        shared_port by messages of the fewest bytes, or stream if that was not measured
 ///   gamma    combine by bytes
-///   inside   inside_store by bytes: o and G.  inside_take by messages: o_r.  inside_read by bytes.
-///            inside_one_way without bytes, less o and o_r: L
+///   inside   inside_one_way by bytes: G, and without bytes, less o and o_r: L.  inside_store
+///            without bytes: o.  inside_take by messages: o_r.  inside_read by bytes
 ///   fan_max  the most senders up to which incast is at most a tenth above what it is with the
 ///            fewest and max(p, o_r) for each further one; 0 if it is so as far as was measured
 /// Lines, their breaks and intervals are those of robust_line.hpp, from a generator of `seed`.

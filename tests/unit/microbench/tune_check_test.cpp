@@ -22,7 +22,7 @@ TEST(TuneCheck, the_same_is_the_same) {
   const NetworkCheck check = check_network(machine_with(850'000, 1000), machine_with(850'000, 500));
   EXPECT_FALSE(check.has_changed);
   EXPECT_EQ(check.compared, 2u);
-  EXPECT_NE(check.text.find("latency_ps"), std::string::npos) << check.text;
+  EXPECT_NE(check.text.find("a message, ps"), std::string::npos) << check.text;
   EXPECT_NE(check.text.find("within noise"), std::string::npos) << check.text;
 }
 
@@ -37,6 +37,22 @@ TEST(TuneCheck, more_is_a_change_in_both_directions) {
   EXPECT_TRUE(slower.has_changed);
   EXPECT_NE(slower.text.find("run tutti-tune again"), std::string::npos) << slower.text;
   EXPECT_TRUE(check_network(machine_with(850'000, 10), machine_with(600'000, 10)).has_changed);
+}
+
+TEST(TuneCheck, what_is_so_unsure_that_a_doubling_would_not_show_is_not_called_the_same) {
+  Machine file = tune::machine_preset("fdr"), now = file;
+  using enum Parameter;
+  for (const Parameter parameter : {inside_send_overhead, inside_receive_overhead})
+    file[parameter] = now[parameter] = {1000, 900, 1100, Origin::measured};
+  file[inside_latency] = {20'000, 1, 58'039, Origin::measured};
+  now[inside_latency] = {50'000, 48'000, 52'000, Origin::measured};
+  const NetworkCheck check = check_network(file, now);
+  EXPECT_FALSE(check.has_changed);
+  EXPECT_EQ(check.compared, 1u) << check.text;  // o_r
+  EXPECT_NE(check.text.find("too unsure to be compared"), std::string::npos) << check.text;
+
+  file[inside_latency] = {20'000, 15'000, 26'000, Origin::measured};
+  EXPECT_TRUE(check_network(file, now).has_changed);
 }
 
 TEST(TuneCheck, what_was_not_measured_is_not_compared) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::tune {
@@ -117,6 +118,43 @@ TEST(Corrections, bounded) {
   Finding huge = finding(8, 16, INT64_MAX);
   huge.winner.predicted = INT64_MAX / 3 * 2;
   EXPECT_NEAR(static_cast<double>(ring(Corrections({huge}), 8, 16)), 1.5 * one, 1);
+}
+
+TEST(Corrections, a_factor_of_all_families_does_not_hide_which_is_faster) {
+  // All take some ten times as long as the model says: without bounds, by 8, 10 and 14.
+  Finding race = finding(8, 1, 8'000'000);
+  race.others = {{"circulant", 10'000'000, 1'000'000},
+                 {"8 lanes, circulant across", 14'000'000, 1'000'000},
+                 {"dissemination with 3 a round", 40'000'000, 1'000'000}};
+  const Corrections corrections({race});
+  const auto of = [&](const char* family) {
+    return corrections.factor(family, Collective::allreduce, 8, 1, 1);
+  };
+  EXPECT_EQ(of("ring"), (8 * one + 5) / 10);
+  EXPECT_EQ(of("circulant"), one);
+  EXPECT_EQ(of("lanes, circulant across"), (14 * one + 5) / 10);
+  EXPECT_EQ(of("dissemination"), Corrections::most);
+  EXPECT_EQ(of("not_raced"), one);  // as the middle one
+
+  // Within the bounds factors are what they are.
+  race = finding(8, 1, 1'500'000);
+  race.others = {{"circulant", 1'800'000, 1'000'000}};
+  EXPECT_EQ(ring(Corrections({race}), 8, 1), one * 3 / 2);
+}
+
+TEST(Corrections, a_family_alone_is_compared_with_other_collectives_at_its_point) {
+  std::vector<Finding> findings{finding(8, 1, 4'000'000)};
+  EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);
+  for (const auto& [collective, measured] :
+       {std::pair(Collective::broadcast, 4'000'000), {Collective::allgather, 5'000'000}}) {
+    findings.push_back(finding(8, 1, measured));
+    findings.back().collective = collective;
+  }
+  const Corrections corrections(findings);
+  EXPECT_EQ(ring(corrections, 8, 1), one);
+  EXPECT_EQ(corrections.factor("ring", Collective::allgather, 8, 1, 1), one * 5 / 4);
+  findings.push_back(finding(64, 1, 4'000'000));
+  EXPECT_EQ(ring(Corrections(findings), 64, 1), Corrections::most);  // another point
 }
 
 TEST(Corrections, order_of_findings_does_not_matter) {
