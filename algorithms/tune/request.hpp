@@ -60,6 +60,8 @@ struct CollectiveRequest {
   plan::PerRound per_round_by_default = {};  // empty: a rule
 
   std::string only = {};  // the choice that is called so, and no other (Choice::name()); by tuners
+  bool for_race = false;  // everything that a single node can run is considered there, and not only
+                          // what a rule takes: to be measured
 
   // The ranks and their contexts have these.
   std::uint32_t partners_max = UINT32_MAX;  // connections that a context can hold
