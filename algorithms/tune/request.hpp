@@ -60,8 +60,6 @@ struct CollectiveRequest {
   plan::PerRound per_round_by_default = {};  // empty: a rule
 
   std::string only = {};  // the choice that is called so, and no other (Choice::name()); by tuners
-  bool for_race = false;  // everything that a single node can run is considered there, and not only
-                          // what a rule takes: to be measured
 
   // The ranks and their contexts have these.
   std::uint32_t partners_max = UINT32_MAX;  // connections that a context can hold
@@ -75,6 +73,10 @@ struct CollectiveRequest {
   // What encloses it, of the allreduce of a lane.
   bool is_undivided = false;    // the payload is a part already: no schedule divides it further
   bool one_value_only = false;  // and a message carries one value of it
+
+  /// Everything that a single node can run is considered there, and not only what a rule takes: to
+  /// be measured.
+  bool for_race = false;
 
   std::size_t bytes() const noexcept { return element_count * reduction.element_bytes; }
   bool gives_per_round() const noexcept {
