@@ -257,7 +257,7 @@ TEST(Tuning, findings_and_rules_decide_between_flat_and_lanes_inside_a_node) {
   EXPECT_EQ(by_findings, across + over + over);
   EXPECT_NE(why.find("as measured for 32768 and 131072 bytes"), std::string::npos) << why;
   const auto [by_rules, rule] = outcomes_of(&ruled);
-  EXPECT_EQ(by_rules, across + over + over);
+  EXPECT_EQ(by_rules, across + over + "chunked_fold ");
   EXPECT_NE(rule.find("as the rule for allreduce says"), std::string::npos) << rule;
 }
 
