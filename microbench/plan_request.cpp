@@ -2,6 +2,7 @@
 
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
+#include "microbench/tune_file.hpp"
 #include "microbench/words.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
@@ -217,6 +218,8 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
                 "node (tutti::Scope::node), which the choice depends on; needs --ranks-per-node");
   line.add("--fabric", words.fabric,
            "the preset of the network that prices are for, e.g. edr; default fdr");
+  line.add("--file", words.file,
+           "choose as programs do that have this tuning file, of the machine it was made on");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
   line.add_flag(
@@ -230,7 +233,10 @@ PlanRequest understand(const PlanWords& words) {
   if (!words.ranks)
     throw Error(ErrorCode::invalid_argument,
                 "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
+  if (words.file && words.fabric)
+    refuse("--fabric", *words.fabric, "no --file beside it, which has a network of its own");
   if (words.fabric) request.knowledge = tune::untuned(machine_of("--fabric", *words.fabric));
+  if (words.file) request.knowledge = knowledge_of_file(*words.file);
   request.topology.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
   understand_nodes(words, request);
   const Collective collective =

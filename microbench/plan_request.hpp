@@ -34,7 +34,7 @@ struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
   std::optional<std::string> ranks_per_domain = {}, across = {}, root = {}, tree = {};
-  std::optional<std::string> op = {}, bytes = {}, fabric = {};
+  std::optional<std::string> op = {}, bytes = {}, fabric = {}, file = {};
   bool explain = false, in_node_memory = false;
   std::string collective = "allreduce", dtype = "uint64";
   const char* collective_option = "--collective";  // by which it is given
@@ -45,7 +45,7 @@ void declare_plan_options(CommandLine& line, PlanWords& words);
 struct PlanRequest {
   tune::CollectiveRequest asked = {};
   tune::Topology topology = {};
-  tune::Knowledge knowledge = {};      // of the network that is named, without a tuning file
+  tune::Knowledge knowledge = {};      // of the network or the tuning file that is named
   std::optional<Rank> rank = Rank{0};  // none: all
   PlanFormat format = PlanFormat::table;
   bool explain = false;  // why this plan, instead of the plan

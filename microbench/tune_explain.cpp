@@ -85,6 +85,10 @@ tune::Tuning read_tuning(const std::string& file) {
   return tune::parse_tuning(*text, file);
 }
 
+tune::Knowledge knowledge_of_file(const std::string& file) {
+  return knowledge_of(read_tuning(file));
+}
+
 std::string explained(const TuneOptions& options) {
   const Source source = source_of(options);
   const PlanRequest& asked = options.explained;

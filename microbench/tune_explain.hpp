@@ -4,13 +4,10 @@
 
 #include <string>
 
+#include "microbench/tune_file.hpp"
 #include "microbench/tune_options.hpp"
-#include "tune/tuning.hpp"
 
 namespace tutti::bench {
-
-/// Throws Error{invalid_argument} if there is no such file, or if it is none.
-tune::Tuning read_tuning(const std::string& file);
 
 /// What is chosen, the next ones, why the others are out, and what would flip the choice.
 std::string explained(const TuneOptions& options);

@@ -37,15 +37,24 @@ bool is_rooted(tune::Collective collective) {
 
 Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
                  const tune::Knowledge& machine, const tune::Knowledge& untuned) {
-  Racers racers{.choices = tune::candidates(request, topology, machine, racers_max)};
+  const std::size_t most = topology.is_one_node() ? racers_in_node_max : racers_max;
+  Racers racers{.choices = tune::candidates(request, topology, machine, most)};
   racers.untuned = tune::choose(request, topology, untuned).name();
   std::vector<tune::Choice>& choices = racers.choices;
   auto first = std::find_if(choices.begin(), choices.end(),
                             [&](const tune::Choice& one) { return one.name() == racers.untuned; });
+  if (first == choices.end() && topology.is_one_node()) {
+    // Names of trees have latencies of the network, which is another one here.
+    const tune::Choice usual = tune::choose(request, topology, untuned);
+    first = std::find_if(choices.begin(), choices.end(), [&](const tune::Choice& one) {
+      return tune::have_same_plans(one, usual);
+    });
+    if (first != choices.end()) racers.untuned = first->name();
+  }
   if (first == choices.end()) {
     std::optional<tune::Choice> other = choice_named(racers.untuned, request, topology, machine);
     if (!other) return racers;
-    if (choices.size() == racers_max) choices.pop_back();
+    if (choices.size() == most) choices.pop_back();
     choices.push_back(std::move(*other));
     first = std::prev(choices.end());
   }

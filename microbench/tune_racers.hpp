@@ -26,7 +26,8 @@ inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
 /// How often a race is repeated during which the machine was noisy.
 inline constexpr int noisy_tries = 3;
 
-inline constexpr std::size_t racers_max = 4;
+/// Candidates of a race; more in a single node, whose schedules the model hardly tells apart.
+inline constexpr std::size_t racers_max = 4, racers_in_node_max = 6;
 
 /// The candidates of a race, alike on all ranks.  The first one is the untuned choice, if it is
 /// possible on the machine that was measured; the others follow by price.

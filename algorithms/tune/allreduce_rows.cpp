@@ -454,8 +454,11 @@ std::string why_not_divided(const Query& query) {
   if (is_reproducible_in_bits(request))
     return request.per_round.empty() ? "" : "messages per round are asked for";
   if (request.gives_per_round()) return "messages per round are asked for";
-  if (query.topology.shares_cpus || query.topology.is_one_node())
-    return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+  if (query.topology.shares_cpus || query.topology.is_one_node()) {
+    const std::size_t least =
+        is_open_in_node(query) ? raced_in_parts_from_bytes : in_parts_from_bytes;
+    return request.bytes() < least ? "the payload is small" : "";
+  }
   return request.element_count < query.topology.rank_count ? "there are fewer elements than ranks"
                                                            : "";
 }

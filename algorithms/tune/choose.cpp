@@ -602,6 +602,95 @@ std::optional<Choice> by_finding(const CollectiveRequest& request, const Topolog
   return {};
 }
 
+/// The nearest findings of the same call with fewer and with more bytes; nothing unless there are
+/// both, not far from each other.
+struct Around {
+  const Finding* below = nullptr;
+  const Finding* above = nullptr;
+
+  explicit operator bool() const { return below != nullptr && above != nullptr; }
+};
+Around findings_around(const Finding& call, const std::vector<Finding>& findings) {
+  constexpr std::uint64_t times_max = std::uint64_t{1} << Corrections::reach_in_bytes;
+  Around around;
+  for (const Finding& finding : findings) {
+    Finding same = call;
+    same.bytes = finding.bytes;
+    if (finding.is_noisy || !finding.is_about_same(same)) continue;
+    const Finding*& nearest = finding.bytes < call.bytes ? around.below : around.above;
+    const bool is_nearer =
+        nearest == nullptr || (finding.bytes < call.bytes ? nearest->bytes < finding.bytes
+                                                          : finding.bytes < nearest->bytes);
+    if (is_nearer) nearest = &finding;
+  }
+  if (around && around.above->bytes / times_max > around.below->bytes) return {};
+  return around;
+}
+
+/// What the fastest of a family took; nullptr: none was raced.
+const Timing* fastest_of(std::string_view family, const Finding& finding) {
+  const Timing* fastest = nullptr;
+  const auto look_at = [&](const Timing& timing) {
+    if (family_of(timing.choice) == family &&
+        (fastest == nullptr || timing.measured < fastest->measured))
+      fastest = &timing;
+  };
+  look_at(finding.winner);
+  for (const Timing& other : finding.others) look_at(other);
+  return fastest;
+}
+
+/// Replaces what a rule takes inside a node by what is faster according to races of fewer and of
+/// more bytes, between which times are interpolated.  The model does not tell schedules of a node
+/// apart well enough for its prices to be corrected instead, and beyond what was raced nothing is
+/// known.
+void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
+                           const Topology& topology, const Knowledge& knowledge,
+                           bool only_canonical) {
+  constexpr plan::Picoseconds unit = 1 << 10, margin_share = 50;
+  if (!topology.is_one_node() || topology.shares_cpus || says_how(request)) return;
+  const Finding call = call_of(request, topology);
+  const Around around = findings_around(call, knowledge.findings);
+  if (!around) return;
+  const auto share = static_cast<plan::Picoseconds>((call.bytes - around.below->bytes) *
+                                                    static_cast<std::uint64_t>(unit) /
+                                                    (around.above->bytes - around.below->bytes));
+  const auto time_of = [&](std::string_view family) -> std::optional<plan::Picoseconds> {
+    const Timing* const below = fastest_of(family, *around.below);
+    const Timing* const above = fastest_of(family, *around.above);
+    if (below == nullptr || above == nullptr) return {};
+    return below->measured + (above->measured - below->measured) * share / unit;
+  };
+  const std::optional<plan::Picoseconds> usual = time_of(family_of(ruled.name()));
+  if (!usual) return;
+  std::optional<plan::Picoseconds> least;
+  std::string family;
+  const auto look_at = [&](const Timing& timing) {
+    const std::string other = family_of(timing.choice);
+    const std::optional<plan::Picoseconds> time = time_of(other);
+    if (!time || (least && *least <= *time)) return;
+    least = time;
+    family = other;
+  };
+  look_at(around.below->winner);
+  for (const Timing& other : around.below->others) look_at(other);
+  if (!least || *least >= *usual - *usual / margin_share) return;
+  for (const Finding* const finding : {around.below, around.above}) {
+    CollectiveRequest asked = request;
+    asked.only = fastest_of(family, *finding)->choice;
+    Chooser chooser(asked, topology, knowledge);
+    if (only_canonical) chooser.only_canonical();
+    std::optional<Choice> choice = chooser.try_choose();
+    if (!choice) continue;
+    Chooser::decide(*choice, "as measured for " + std::to_string(around.below->bytes) + " and " +
+                                 std::to_string(around.above->bytes) + " bytes, between which " +
+                                 ruled.name() + " takes " + microseconds(*usual) + ", and this " +
+                                 microseconds(*least));
+    ruled = std::move(*choice);
+    return;
+  }
+}
+
 /// The choice of that name, for that request; nothing: there is none.
 std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& request,
                                 const Topology& topology, const Knowledge& knowledge) {
@@ -658,6 +747,7 @@ Choice choose(const CollectiveRequest& request, const Topology& given, const Kno
     if (kept.is_canonical) chooser.only_canonical();
     choice = chooser.choose();
     keep_untuned_if_close(*choice, kept, request, topology, knowledge);
+    take_measured_in_node(*choice, request, topology, knowledge, kept.is_canonical);
   }
   for (std::string& remark : remarks) Chooser::remark(*choice, std::move(remark));
   return std::move(*choice);
@@ -749,39 +839,67 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
 
 }  // namespace
 
+bool have_same_plans(const Choice& left, const Choice& right) {
+  const auto key = [](const plan::Plan& plan) {
+    return std::tie(plan.flow_control, plan.parts, plan.owners, plan.is_pipeline, plan.zero_copy,
+                    plan.swaps_blocks, plan.payloads, plan.shares_target, plan.takes_out,
+                    plan.partial_count, plan.slot_count, plan.line_slot_count,
+                    plan.short_slot_count, plan.short_payloads, plan.answers, plan.steps);
+  };
+  const std::uint32_t rank_count = left.first_plan().rank_count;
+  if (key(left.first_plan()) != key(right.first_plan())) return false;
+  for (std::uint32_t rank = 1; rank < rank_count; ++rank) {
+    const plan::Plan one = left.plan(Rank{rank}), other = right.plan(Rank{rank});
+    if (key(one) != key(other)) return false;
+  }
+  return true;
+}
+
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count) {
+  constexpr std::uint32_t compared_ranks_max = 64;
+  const bool is_one_node = topology.is_one_node();
   std::vector<Choice> found{choose(request, topology, knowledge)};
   std::set<std::string> names{found.front().name()};
   const auto add = [&](Choice choice) {
-    if (found.size() < count && names.insert(choice.name()).second)
-      found.push_back(std::move(choice));
+    if (found.size() == count || !names.insert(choice.name()).second) return;
+    const auto is_same = [&](const Choice& other) { return have_same_plans(choice, other); };
+    if (is_one_node && topology.rank_count <= compared_ranks_max &&
+        std::any_of(found.begin(), found.end(), is_same))
+      return;
+    found.push_back(std::move(choice));
   };
   if (says_how(request)) return found;
   std::size_t budget = messages_followed_max;
   const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
-  Chooser chooser(request, topology, knowledge);
+  CollectiveRequest all_of_node = request;
+  all_of_node.for_race = true;
+  Chooser chooser(all_of_node, topology, knowledge);
   chooser.share(budget);
   if (kept.is_canonical) chooser.only_canonical();
   const std::optional<Choice> priced = chooser.try_choose();
   if (!priced) return found;
   const auto all = Chooser::by_price(*priced);
-  // Half of the places are for other families that are not far behind, if there are any.
-  const plan::Picoseconds most = all.front().first + all.front().first / 2;
+  // Half of the places are for other families that are not far behind, if there are any; inside a
+  // node, whose schedules prices hardly tell apart, all but one, for whichever there are.
+  const plan::Picoseconds most =
+      is_one_node ? INT64_MAX : all.front().first + all.front().first / 2;
+  const std::size_t families_max = is_one_node ? count - 1 : (count + 1) / 2;
   std::set<std::string> families{family_of(found.front().name())};
   std::vector<Choice> others;  // what is left
   for (const auto& [price, rival] : all) {
     if (!families.insert(family_of(full_name(*rival->row, rival->variant))).second) continue;
     Choice choice = Chooser::with(*priced, *rival);
-    if (found.size() < (count + 1) / 2 && price <= most)
+    if (found.size() < families_max && price <= most)
       add(std::move(choice));
     else
       others.push_back(std::move(choice));
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
-  for (Choice& choice : beside(best, request, topology, knowledge)) add(std::move(choice));
+  const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
+  for (Choice& choice : beside(middle, request, topology, knowledge)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

@@ -119,13 +119,17 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 /// price, and the cheapest few beside the best one: its vector with one message more or less in the
 /// last round, those with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015), and its
 /// tree with the next latencies.  At most `count`, without duplicates; each can be asked for by its
-/// name().
+/// name().  In a single node, where rules decide otherwise, all that it can run is considered, and
+/// of several schedules with the same plans one.
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 
 /// Choice::name() with as many messages in each round as its plan has: choices that differ in
 /// others are the same schedule, for example any vector on two ranks.
 std::string name_when_trimmed(const Choice& choice);
+
+/// Whether both do the same on every rank, whatever they are called.
+bool have_same_plans(const Choice& left, const Choice& right);
 
 /// `choice` for that request, with 1 to 7 messages in each round instead of the messages that it
 /// has, as far as they can be asked for, and one of those that are the same schedule; empty if it

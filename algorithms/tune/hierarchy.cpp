@@ -457,8 +457,10 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   Divided divided;
   if (!is_asked_for_hierarchy(query.request) && !query.topology.shares_cpus)
     for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2)
-      add_across(query, hierarchy, lane_count, divided, variants);
-  add_across(query, hierarchy, lanes_max, divided, variants);
+      if (!is_too_short_to_race(query, lane_count))
+        add_across(query, hierarchy, lane_count, divided, variants);
+  if (lanes_max == 1 || !is_too_short_to_race(query, lanes_max))
+    add_across(query, hierarchy, lanes_max, divided, variants);
   if (hierarchy == Hierarchy::lanes) add_in_turns(query, variants);
   return variants;
 }
@@ -612,6 +614,8 @@ std::string why_not_unasked(const Query& query, Hierarchy hierarchy) {
     return "the ranks of a node have one target";
   if (hierarchy == Hierarchy::groups && 2 * group_size_min > query.topology.largest_node())
     return "nodes have few ranks";
+  if (hierarchy == Hierarchy::leader && is_open_in_node(query) && query.topology.rank_count == 2)
+    return "one of two ranks would wait for the other one twice";
   return hierarchy == Hierarchy::lanes && !is_asked_for_hierarchy(query.request) &&
                  lanes_max_of(query, hierarchy) == 1
              ? "the payload is one element, or a node is one rank"
@@ -679,8 +683,13 @@ std::optional<Hierarchy> hierarchy_of(const Query& query) {
   const bool is_barrier = request.collective == Collective::barrier;
   if ((!is_barrier && request.collective != Collective::allreduce) ||
       query.topology.node_of.empty() || request.algorithm == Algorithm::shared_ring ||
-      (!is_barrier && (is_read_in_place(query) || is_zero_copy_in_nodes(query))))
+      (!is_barrier && is_zero_copy_in_nodes(query)))
     return Hierarchy::flat;
+  if (is_open_in_node(query))
+    return is_barrier || why_not_by_nodes(request, query.topology).empty()
+               ? std::nullopt
+               : std::optional(Hierarchy::flat);
+  if (!is_barrier && is_read_in_place(query)) return Hierarchy::flat;
   if (goes_by_domains(query)) return Hierarchy::domains;
   switch (request.across) {
     case Across::automatic:

@@ -74,6 +74,10 @@ struct CollectiveRequest {
   bool is_undivided = false;    // the payload is a part already: no schedule divides it further
   bool one_value_only = false;  // and a message carries one value of it
 
+  /// Everything that a single node can run is considered there, and not only what a rule takes: to
+  /// be measured.
+  bool for_race = false;
+
   std::size_t bytes() const noexcept { return element_count * reduction.element_bytes; }
   bool gives_per_round() const noexcept {
     return !per_round.empty() || !per_round_by_default.empty();

@@ -12,6 +12,7 @@
 #include "tune/asked_per_round.hpp"
 #include "tune/chunks.hpp"
 #include "tune/hierarchy.hpp"
+#include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rooted_cost.hpp"
 #include "tune/rows.hpp"
@@ -61,6 +62,11 @@ bool is_priced(const Query& query) {
   return (!nodes_of(query).empty() || !topology.has_shared_nodes()) && !topology.is_one_node() &&
          !topology.shares_cpus && !request.shares_target && !request.zero_copy &&
          request.tree == Tree::automatic && request.per_round_by_default.empty() &&
+         has_all_participants(query);
+}
+/// Whether schedules other than that of the rule are considered in a single node.
+bool is_open(const Query& query) {
+  return is_open_in_node(query) && !is_canonical(query) && !nodes_of(query).empty() &&
          has_all_participants(query);
 }
 /// Whether lanes are considered, too.
@@ -134,7 +140,9 @@ plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count =
   }
   const std::uint32_t largest = query.topology.largest_node();
   const bool by_rule = !is_named || tree == Tree::knomial;
-  const bool is_flat = is_broadcast(query) || is_flat_reduce(query);
+  bool is_flat = is_broadcast(query) || is_flat_reduce(query);
+  if (is_open(query))
+    is_flat = is_broadcast(query) ? tree != Tree::binomial : tree == Tree::knomial;
   if (is_flat && (by_rule || node_count > 1) && largest > 1 && largest <= flat_ranks_max)
     fans.in_node = {largest - 1};
   return fans;
@@ -149,6 +157,12 @@ std::string why_not_tree(const Query& query, Tree tree) {
   const bool is_tiny = is_broadcast(query) && request.bytes() < fibonacci_broadcast_bytes_min;
   const Tree rule =
       request.per_round_by_default.empty() && !is_tiny ? Tree::fibonacci : Tree::knomial;
+  // Among few ranks, and for broadcasts of more than flat_ranks_max, these are what the rule takes.
+  const bool is_other = tree == (is_broadcast(query) ? Tree::binomial : Tree::knomial);
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (is_open(query) && is_other && rank_count <= flat_ranks_max &&
+      rank_count > (is_broadcast(query) ? 3u : 2u))
+    return "";
   return rule == tree ? "" : "it is taken by name only, or where it is faster by a rule";
 }
 
@@ -164,16 +178,27 @@ std::string why_not_chain(const Query& query) {
   if (request.shares_target && query.topology.is_one_node())
     return "the ranks have one target, and nothing is sent";
   if (is_priced(query)) return "";
-  return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+  const std::size_t least = is_open(query) ? 2 * chunk_bytes_of_pipeline : in_parts_from_bytes;
+  return request.bytes() < least ? "the payload is small" : "";
 }
 
 constexpr std::size_t chain_priced_bytes_max = 4u << 20;  // see priced_bytes()
 
-plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self);
+using PlanOfVariant = plan::Plan(const Query&, const Variant&, Rank self);
+PlanOfVariant tree_plan;
+
+/// In a single node, where only a race considers several schedules: by the events, if they are few.
+Picoseconds cost_in_node(const Query& query, const Variant& variant, PlanOfVariant* plan_of) {
+  constexpr std::uint32_t ranks_max = 64;
+  if (query.topology.rank_count > ranks_max)
+    return rooted_cost_on_nodes(query, variant, plan_of(query, variant, Rank{0}));
+  return priced_plan_time(query, [&](Rank self) { return plan_of(query, variant, self); });
+}
 
 Picoseconds cost_of_tree(const Query& query, const Variant& variant) {
   if (is_priced(query))
     return rooted_cost_on_nodes(query, variant, tree_plan(query, variant, Rank{0}));
+  if (is_open(query)) return cost_in_node(query, variant, tree_plan);
   const std::uint64_t bytes =
       std::clamp<std::uint64_t>(query.request.bytes(), 1, chain_priced_bytes_max);
   Picoseconds cost = 0;
@@ -186,6 +211,7 @@ Picoseconds cost_of_tree(const Query& query, const Variant& variant) {
 Picoseconds cost_of_chain(const Query& query, const Variant& variant) {
   if (is_priced(query))
     return rooted_cost_on_nodes(query, variant, tree_plan(query, variant, Rank{0}));
+  if (is_open(query)) return cost_in_node(query, variant, tree_plan);
   const bool combines = !is_broadcast(query);
   const std::uint64_t bytes =
       std::min<std::uint64_t>(query.request.bytes(), chain_priced_bytes_max);
@@ -260,7 +286,9 @@ std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   }
   const Variant variant{.fans = fans_of(query, tree)};
   const bool is_named = !query.request.only.empty();
-  if (tree != Tree::fibonacci || !is_priced(query) ||
+  // In a single node a latency is but a word, which may be that of another network.
+  const bool is_any_latency = is_named && is_open(query);
+  if (tree != Tree::fibonacci || (!is_priced(query) && !is_any_latency) ||
       (!is_named && query.topology.node_count() > nodes_max))
     return {variant};
   std::vector<Variant> variants;
@@ -303,7 +331,13 @@ constexpr Row chain_row(Collective collective) {
               [](const Query& query) {
                 plan::TreeFans fans = fans_of(query, Tree::fibonacci);
                 fans.is_chain = true;
-                return std::vector<Variant>{{.fans = fans}};
+                const Variant variant{.fans = fans};
+                std::vector<Variant> variants;
+                if (is_open(query) && !query.request.only.empty())
+                  add_latencies(query, variant, tree_plan(query, variant, Rank{0}), variants);
+                else
+                  variants.push_back(variant);
+                return variants;
               },
           .cost = cost_of_chain,
           .build = tree_plan};
@@ -311,11 +345,13 @@ constexpr Row chain_row(Collective collective) {
 
 std::string why_not_lanes(const Query& query) {
   if (query.request.zero_copy) return "payloads stay in their users' buffers";
-  if (!is_priced_on_nodes(query))
+  if (!is_priced_on_nodes(query) && !is_open(query))
     return "there are not several nodes of several ranks, or a tree is asked for, or ranks share "
            "CPUs or a target";
   if (!is_broadcast(query) && is_ordered(query) && query.request.root != Rank{0})
     return "the result is that of rank 0 first";
+  if (is_broadcast(query) && query.topology.is_one_node() && query.topology.rank_count == 2)
+    return "there is one rank to send to";
   return std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count) < 2
              ? "the payload is one element, or a node is one rank"
              : "";
@@ -345,6 +381,10 @@ std::vector<Variant> in_lanes(const Query& query) {
   std::vector<Variant> variants;
   const auto add = [&](std::uint32_t lane_count) {
     if (!may_be_lanes(query, lane_count, pieces_of_lane_max)) return;
+    if (query.topology.is_one_node()) {  // nothing goes across
+      if (!is_too_short_to_race(query, lane_count)) variants.push_back({.lane_count = lane_count});
+      return;
+    }
     Variant variant{.fans = fans_of(query, Tree::fibonacci, lane_count), .lane_count = lane_count};
     const bool has_one =
         query.topology.node_count() > nodes_max || !has_close_prices(query.topology);
@@ -368,6 +408,7 @@ constexpr Row lanes_row(Collective collective) {
           .variants = in_lanes,
           .cost =
               [](const Query& query, const Variant& variant) {
+                if (is_open(query)) return cost_in_node(query, variant, lanes_plan);
                 return rooted_cost_on_nodes(query, variant, lanes_plan(query, variant, Rank{0}));
               },
           .build = lanes_plan};

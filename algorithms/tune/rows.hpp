@@ -25,6 +25,9 @@ std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 /// of which costs turns of the scheduler, or a round through memory (measured with 2 ranks of a
 /// node). Elsewhere prices decide.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
+/// For a race in a single node, from so much on; and lanes of so many bytes each at least.
+inline constexpr std::size_t raced_in_parts_from_bytes = 4u << 10;
+inline constexpr std::size_t raced_lane_bytes_min = 512;
 /// From this size on, the ranks tell each other whether they have room for a shared ring: that is
 /// one exchange more when an operation is made, and by price no smaller payload goes along it.
 inline constexpr std::size_t shared_ring_from_bytes = 64u << 10;
@@ -34,6 +37,23 @@ inline constexpr std::uint32_t partners_unasked_max = 31;
 /// Schedules that pass parts on have registers for one part of each rank.  With more ranks than
 /// this, the registers would not fit into an arena of the default size.
 inline constexpr std::uint32_t passed_on_ranks_max = 4096;
+
+/// Whether everything that a single node can run is considered there, and not only what a rule
+/// takes: for a race, or because one choice is named, as by the finding of a race.
+inline bool is_open_in_node(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  const Topology& topology = query.topology;
+  return (request.for_race || !request.only.empty()) && topology.rank_count > 1 &&
+         topology.is_one_node() && !topology.shares_cpus && !request.is_asked_for() &&
+         request.across == Across::automatic && request.tree == Tree::automatic &&
+         !request.shares_target && !request.zero_copy;
+}
+
+/// Whether parts are too short for a race to be worth its time.
+inline bool is_too_short_to_race(const Query& query, std::uint32_t part_count) {
+  return query.request.for_race && query.topology.is_one_node() &&
+         query.request.bytes() < raced_lane_bytes_min * part_count;
+}
 
 /// What a rank has of the network, if the ranks of its node send at the same time.
 inline plan::LogGP network_of(const Query& query) {

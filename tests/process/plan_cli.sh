@@ -136,6 +136,23 @@ texts() {
   TUTTI_ARENA_BYTES=4M expect 0 'not shared_ring: it takes .* bytes of the arena .* some rank has not' \
     --ranks 8 --bytes 1M --dtype double --explain
   refuse '--format="json": expected table' --ranks 4 --explain --format json
+  # As programs choose that have a tuning file.
+  local file=$folder/tuning.json node=(--ranks 2 --ranks-per-node 2 --dtype double)
+  cat >"$file" <<'TUNING'
+{"format": "tutti tuning 1", "findings": [
+  {"collective": "allreduce", "bytes": 32768, "nodes": 1, "ranks_per_node": 2, "agreement": "identical",
+   "operators": "rounding",
+   "winner": {"choice": "recursive_multiplying with 1 a round", "measured_ps": 5000000, "predicted_ps": 2000000},
+   "others": [{"choice": "2 lanes, recursive_multiplying across", "measured_ps": 9000000,
+               "predicted_ps": 2000000}], "noisy": false}]}
+TUNING
+  expect 0 '^lanes/recursive_multiplying, 2 ranks' "${node[@]}" --bytes 32K
+  expect 0 '^recursive_multiplying, 2 ranks' "${node[@]}" --bytes 32K --file "$file"
+  expect 0 '^lanes/recursive_multiplying, 2 ranks' "${node[@]}" --bytes 64K --file "$file"
+  expect 0 '^chosen: recursive_multiplying with 1 a round, measured to be the fastest, 5.000 us' \
+    "${node[@]}" --bytes 32K --file "$file" --explain
+  refuse "$folder/none.json: there is no such file" "${node[@]}" --file "$folder/none.json"
+  refuse '--fabric="edr": expected no --file' "${node[@]}" --file "$file" --fabric edr
   # Of many ranks only an alltoall of long blocks connects all: every other collective few more than their logarithm.
   local collective bytes connections how
   for collective in barrier allreduce broadcast reduce reduce_scatter allgather gather scatter scan \

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -200,6 +201,64 @@ TEST(Tuning, a_long_table_of_rank_0_reaches_all_ranks) {
   files.write(0, text);
   run(6, files, outcomes, as_found, "a long table");
   EXPECT_STREQ(outcomes[5].text, "two_partial_dissemination 5");
+}
+
+/// Inside a node, what was raced decides, and what a person wrote; the rule of payloads otherwise.
+TEST(Tuning, findings_and_rules_decide_between_flat_and_lanes_inside_a_node) {
+  const tune::Fingerprint here = fingerprint();
+  const auto finding = [](std::uint64_t bytes, const char* winner, const char* other) {
+    tune::Finding found{.bytes = bytes,
+                        .ranks_per_node = 2,
+                        .operators = tune::OperatorClass::rounding,
+                        .winner = {winner, 5'000'000, 5'000'000}};
+    found.others.push_back({other, 10'000'000, 10'000'000});
+    return found;
+  };
+  constexpr const char* flat = "recursive_multiplying with 1 a round";
+  constexpr const char* lanes = "2 lanes, recursive_multiplying across";
+  tune::Tuning found{.made_on = here, .machine = tune::machine_preset("hdr")};
+  found.findings = {finding(2048, lanes, flat), finding(32768, flat, lanes),
+                    finding(131072, flat, lanes)};
+  tune::Tuning ruled{.made_on = here};
+  ruled.rules = {{.bytes = {.to = 4096}, .across = Across::lanes}, {.across = Across::flat}};
+  constexpr std::size_t sizes[] = {2048, 32768, 65536};
+  // What is taken of each size, with its results looked at, and why.
+  const auto outcomes_of = [&](const tune::Tuning* tuning) {
+    const Files files;
+    const Outcomes outcomes(2);
+    for (std::size_t rank = 0; tuning != nullptr && rank < 2; ++rank)
+      files.write(rank, tune::text_of(*tuning));
+    run(
+        2, files, outcomes,
+        [&](Exchange& exchange, Outcome& outcome) {
+          ContextOptions options = options_for(exchange);
+          options.ranks_per_node = {2};
+          Context context(options);
+          Communicator communicator(context, exchange);
+          std::string text;
+          for (const std::size_t bytes : sizes) {
+            std::vector<double> mine(bytes / 8, 1.0 + index_of(exchange.self())), sum(bytes / 8);
+            Operation operation = allreduce<double>(communicator, mine, std::span(sum), tutti::sum);
+            if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+            if (std::any_of(sum.begin(), sum.end(), [](double one) { return one != 3.0; }))
+              return 3;
+            text += std::string(operation.algorithm()) + " ";
+            put(outcome.table, operation.explanation());
+          }
+          put(outcome.text, text);
+          return 0;
+        },
+        "in a node");
+    return std::pair(std::string(outcomes[0].text), std::string(outcomes[0].table));
+  };
+  const std::string across = "lanes/recursive_multiplying ", over = "recursive_multiplying ";
+  EXPECT_EQ(outcomes_of(nullptr).first, over + across + across);
+  const auto [by_findings, why] = outcomes_of(&found);
+  EXPECT_EQ(by_findings, across + over + over);
+  EXPECT_NE(why.find("as measured for 32768 and 131072 bytes"), std::string::npos) << why;
+  const auto [by_rules, rule] = outcomes_of(&ruled);
+  EXPECT_EQ(by_rules, across + over + "chunked_fold ");
+  EXPECT_NE(rule.find("as the rule for allreduce says"), std::string::npos) << rule;
 }
 
 /// Damages what one rank receives of long records.

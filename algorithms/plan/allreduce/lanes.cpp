@@ -64,6 +64,7 @@ class Builder {
         results_(piece_count_),
         order_(order),
         shares_target_(target == Target::of_node),
+        has_credits_(!roots.are_none() && !all_wait_for_all(shape, shares, roots)),
         across_(across) {
     plan_ = {.self = self, .rank_count = shape.rank_count, .algorithm = name_of(shape, across)};
     plan_.per_round = across.per_round;
@@ -77,7 +78,7 @@ class Builder {
     plan_.incoming_max = across.incoming_max;  // from other nodes it alone sends
     plan_.payloads = across.payloads;
     plan_.slot_count = first_slot_behind();
-    if (!roots.are_none()) {
+    if (has_credits_) {
       plan_.flow_control = FlowControl::one_way;
       plan_.slot_count = static_cast<std::uint16_t>(first_slot_behind() + shares.largest());
       plan_.line_slot_count = static_cast<std::uint16_t>(across.line_slot_count + shares.largest());
@@ -108,11 +109,18 @@ class Builder {
     } else {
       go_across();
     }
-    if (!roots_.are_none()) add_credits();
+    if (has_credits_) add_credits();
     return std::move(plan_);
   }
 
  private:
+  /// Of a reduce in a single node, each of whose ranks has a lane, in which it combines what all
+  /// give: no rank completes before all have entered.
+  static bool all_wait_for_all(const LaneShape& shape, const NodeShares& shares,
+                               const Roots& roots) {
+    return roots.of_reduce != no_rank && shares.node_count() == 1 &&
+           shape.lane_count == shape.rank_count;
+  }
   bool has_payload() const { return plan_.payloads > 0; }
   std::uint16_t payloads() const { return has_payload() ? 1 : 0; }
 
@@ -367,6 +375,7 @@ class Builder {
   std::uint16_t first_partial_across_ = 0;
   Order order_;
   bool shares_target_;
+  bool has_credits_;  // else the plan is synchronising
   const Plan& across_;
   Plan plan_;
   StepWriter steps_{plan_};
@@ -381,7 +390,6 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   assert(shape.lane_count == 1 || plan.payloads <= 1);
   assert(plan.flow_control == FlowControl::synchronising || !roots.are_none());
   if (shares.node_count() == shape.rank_count) return plan;
-  assert(roots.are_none() || shares.node_count() > 1);  // else it might be synchronising
   return Builder(self, shape, shares, order, plan, target, roots).build();
 }
 

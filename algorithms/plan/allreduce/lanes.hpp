@@ -99,8 +99,8 @@ Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanA
                      Target target = Target::of_rank);
 
 /// Broadcast from and reduce to `root`, named as in "lanes/fibonacci_tree".  `across` is one from
-/// or to the root's node, of several; needs is_lane_shape(shape), and with Order::rank_order
-/// nodes_are_runs().
+/// or to the root's node; needs is_lane_shape(shape), and with Order::rank_order nodes_are_runs().
+/// In a single node nothing goes across, and a reduce in lanes of all ranks needs no credits.
 Plan lanes_broadcast(Rank self, Rank root, const LaneShape& shape, const PlanAcross& across);
 Plan lanes_reduce(Rank self, Rank root, const LaneShape& shape, Order order,
                   const PlanAcross& across);

@@ -122,12 +122,14 @@ struct Step {
   Rank peer = no_rank;         // other side of a put or await; by reference, whose memory is read
   Register from = {};          // put, copy, combine, take_out
   Register into = {};          // copy, combine, take_out
+  friend bool operator==(const Step&, const Step&) = default;
 };
 
 /// See "Answers": every rank that awaits `slot` receives it in `partial`.
 struct Answer {
   std::uint16_t slot = 0;
   std::uint16_t partial = 0;
+  friend bool operator==(const Answer&, const Answer&) = default;
 };
 
 struct Plan {
