@@ -630,6 +630,15 @@ constexpr auto allgather = Collective::allgather;
 constexpr auto alltoall = Collective::alltoall;
 constexpr auto reduce_scatter = Collective::reduce_scatter;
 
+plan::Plan gather_directly(const Query& query, const Variant&, Rank self) {
+  return plan::direct_gather(self, query.topology.rank_count, query.request.root,
+                             transport_of(query));
+}
+plan::Plan scatter_directly(const Query& query, const Variant&, Rank self) {
+  return plan::direct_scatter(self, query.topology.rank_count, query.request.root,
+                              transport_of(query), query.topology.node_of);
+}
+
 template <auto builder>
 constexpr Row direct_with_root(Collective collective) {
   return {.collective = collective,
@@ -637,10 +646,7 @@ constexpr Row direct_with_root(Collective collective) {
           .also = "single_copy",
           .why_not_unasked = why_not_direct_root,
           .cost = cost_of_direct_root,
-          .build = [](const Query& query, const Variant&, Rank self) {
-            return builder(self, query.topology.rank_count, query.request.root,
-                           transport_of(query));
-          }};
+          .build = builder};
 }
 
 template <auto builder>
@@ -768,10 +774,10 @@ constexpr Row table[] = {
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::bruck_alltoall(self, query.topology.rank_count, variant.per_round.front());
          }},
-    direct_with_root<plan::direct_gather>(gather),
+    direct_with_root<gather_directly>(gather),
     by_node_with_root<plan::node_gather>(gather, "node_gather"),
     along_tree_with_root<plan::tree_gather>(gather, "tree_gather"),
-    direct_with_root<plan::direct_scatter>(scatter),
+    direct_with_root<scatter_directly>(scatter),
     by_node_with_root<plan::node_scatter>(scatter, "node_scatter"),
     along_tree_with_root<plan::tree_scatter>(scatter, "tree_scatter"),
     {.collective = reduce_scatter,
