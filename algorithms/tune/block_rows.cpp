@@ -416,23 +416,38 @@ std::string why_not_by_node(const Query& query) {
              : "";
 }
 
-/// What the messages of the root take, and before or after them, what a node takes to put its
-/// blocks together.
-Picoseconds cost_by_node(const Query& query, const Variant&) {
+/// What the messages between the root and other nodes take.  Those of a scatter come to different
+/// ranks, of which none takes more than one.
+Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64_t blocks) {
   const plan::LogGP& network = query.network.between;
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  if (query.request.collective != Collective::scatter)
+    return round_cost(network, messages, blocks, bytes, false);
+  return network.travel_time(blocks * bytes) +
+         (messages - Picoseconds{1}) * network.port_time(blocks * bytes) + network.receive_overhead;
+}
+
+/// And before or after them, what a node takes to put its blocks together.
+Picoseconds cost_by_node(const Query& query, const Variant&) {
   const plan::NodeMemory& memory = query.network.inside;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
   const std::uint64_t ranks = query.topology.largest_node();
   return hop_in_node(memory, bytes) +
          static_cast<Picoseconds>(ranks - 1) *
              std::max(memory.receive_overhead, memory.store_time(bytes)) +
-         round_cost(network, std::max(query.topology.node_count(), 2u) - 1, ranks, bytes, false);
+         cost_at_root(query, std::max(query.topology.node_count(), 2u) - 1, ranks);
 }
 Picoseconds cost_of_direct_root(const Query& query, const Variant&) {
-  const std::uint32_t others = query.topology.rank_count - ranks_at_root(query);
-  return others == 0 ? 0
-                     : round_cost(query.network.between, others, 1,
-                                  priced_bytes(query.request.bytes()), false);
+  const std::uint32_t here = ranks_at_root(query);
+  const std::uint32_t others = query.topology.rank_count - here;
+  if (others == 0) return 0;
+  const Picoseconds across = cost_at_root(query, others, 1);
+  if (query.request.collective != Collective::scatter) return across;
+  const plan::NodeMemory& memory = query.network.inside;
+  const Picoseconds inside =
+      (here - Picoseconds{1}) * memory.store_time(priced_bytes(query.request.bytes())) +
+      memory.latency + memory.receive_overhead;
+  return std::max(across, inside);
 }
 
 /// The root is connected with few where there are many ranks.
@@ -630,6 +645,15 @@ constexpr auto allgather = Collective::allgather;
 constexpr auto alltoall = Collective::alltoall;
 constexpr auto reduce_scatter = Collective::reduce_scatter;
 
+plan::Plan gather_directly(const Query& query, const Variant&, Rank self) {
+  return plan::direct_gather(self, query.topology.rank_count, query.request.root,
+                             transport_of(query));
+}
+plan::Plan scatter_directly(const Query& query, const Variant&, Rank self) {
+  return plan::direct_scatter(self, query.topology.rank_count, query.request.root,
+                              transport_of(query), query.topology.node_of);
+}
+
 template <auto builder>
 constexpr Row direct_with_root(Collective collective) {
   return {.collective = collective,
@@ -637,10 +661,7 @@ constexpr Row direct_with_root(Collective collective) {
           .also = "single_copy",
           .why_not_unasked = why_not_direct_root,
           .cost = cost_of_direct_root,
-          .build = [](const Query& query, const Variant&, Rank self) {
-            return builder(self, query.topology.rank_count, query.request.root,
-                           transport_of(query));
-          }};
+          .build = builder};
 }
 
 template <auto builder>
@@ -675,7 +696,9 @@ constexpr Row table[] = {
            return std::string(query.request.zero_copy       ? blocks_stay
                               : goes_directly(query)        ? ""
                               : query.request.shares_target ? one_target_a_node
-                                                            : "it would take more messages");
+                              : query.topology.has_shared_nodes()
+                                  ? "it would send each block to each rank of a node"
+                                  : "each rank would have more partners");
          },
      .cost = cost_of_whole_blocks,
      .build =
@@ -768,10 +791,10 @@ constexpr Row table[] = {
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::bruck_alltoall(self, query.topology.rank_count, variant.per_round.front());
          }},
-    direct_with_root<plan::direct_gather>(gather),
+    direct_with_root<gather_directly>(gather),
     by_node_with_root<plan::node_gather>(gather, "node_gather"),
     along_tree_with_root<plan::tree_gather>(gather, "tree_gather"),
-    direct_with_root<plan::direct_scatter>(scatter),
+    direct_with_root<scatter_directly>(scatter),
     by_node_with_root<plan::node_scatter>(scatter, "node_scatter"),
     along_tree_with_root<plan::tree_scatter>(scatter, "tree_scatter"),
     {.collective = reduce_scatter,

@@ -508,6 +508,30 @@ plan::Picoseconds messages_in_turn(const plan::Plan& plan, bool shares_port) {
   return std::min(most, shares_port ? sent + dependent : 2 * sent);
 }
 
+plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,
+                             Hierarchy hierarchy);
+
+/// Into how many chunks lanes cut what is priced, if the payload has so many parts that messages
+/// are short: each chunk then has messages of its own.
+std::size_t priced_chunks(const Query& query, const Variant& variant) {
+  constexpr std::size_t parts_min = 512;
+  constexpr std::uint32_t ranks_max = 1024;  // of more, plans take long to be made
+  const std::size_t parts = std::size_t{variant.across->first_plan().parts} * variant.sub_blocks;
+  if (query.topology.rank_count > ranks_max || parts * variant.lane_count < parts_min) return 1;
+  const plan::Plan plan = hierarchical_plan(query, variant, Rank{0}, Hierarchy::lanes);
+  return chunk_count(priced_bytes(query.request.bytes()), 1, plan.parts,
+                     chunk_bytes_for(plan, true));
+}
+
+/// The price of the schedule across, of one chunk.
+plan::Picoseconds cost_across(const Choice& across, std::size_t chunks) {
+  if (chunks == 1) return across.cost();
+  CollectiveRequest request = across.query().request;
+  request.element_count = std::max<std::size_t>(request.element_count / chunks, 1);
+  return across.row().cost({request, across.query().topology, across.query().network},
+                           across.variant());
+}
+
 /// The schedule across is priced with a lane's share of the port.  Of what a rank does in its node,
 /// that of the busiest is counted, which is of a lane if all are.
 template <Hierarchy hierarchy>
@@ -517,7 +541,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const Topology& topology = query.topology;
   const plan::NodeMemory& memory = query.network.inside;
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
-  const Picoseconds across = variant.across->cost();
+  const std::size_t chunks = hierarchy == Hierarchy::lanes ? priced_chunks(query, variant) : 1;
+  const Picoseconds across = cost_across(*variant.across, chunks);
   // With thousands of ranks, plans across groups take long to be made, so their pieces are not
   // counted.
   constexpr std::uint32_t ranks_max = 1024;
@@ -532,8 +557,12 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
                                                   ? plan::largest_node_of(topology.domain_of)
                                                   : topology.largest_node());
   const bool has_payload = query.request.collective == Collective::allreduce;
-  const std::uint64_t lane_bytes =
-      has_payload ? priced_bytes(query.request.bytes()) / static_cast<std::uint64_t>(lanes) : 0;
+  const std::uint64_t lane_bytes = has_payload ? priced_bytes(query.request.bytes()) /
+                                                     (static_cast<std::uint64_t>(lanes) * chunks)
+                                               : 0;
+  const auto of_all = [&](Picoseconds of_chunk) {
+    return static_cast<Picoseconds>(chunks) * of_chunk;
+  };
   const Picoseconds store = pieces * memory.send_overhead + memory.per_byte.of(lane_bytes);
   const Picoseconds combine =
       pieces * query.network.between.work + query.network.between.work_per_byte.of(lane_bytes);
@@ -549,7 +578,7 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const Picoseconds out =
       at_once ? std::max((lanes - 1) * heard_of + told, given * heard_of) : told + given * heard_of;
   const Picoseconds hops = 2 * memory.latency;
-  if (in_stages || pieces == 1) return across + in + out + hops;
+  if (in_stages || pieces == 1) return of_all(across + in + out + hops);
   // Network and memory work at the same time: not while a round waits for its messages; and not for
   // the first piece, before which the next one is given, and for the last, whose results are heard
   // after those of the one before.  Messages of other nodes take time of the rank, too.
@@ -565,8 +594,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   // lane after those of another; and no rank of a node hears the first one of the last lane before.
   if (variant.across->row().algorithm == Algorithm::chunked_fold) {
     const Picoseconds before_last_lane = std::max(back * (lanes - 1) / lanes, heard);
-    return waits + hops + std::max(in + taken_in, there + in / pieces) +
-           std::max(back + out / pieces, before_last_lane + out);
+    return of_all(waits + hops + std::max(in + taken_in, there + in / pieces) +
+                  std::max(back + out / pieces, before_last_lane + out));
   }
   // What takes longer does not hide all of the other, however short the pieces are.
   const Picoseconds port = there + back, rank = in + out + taken_in + heard;
@@ -578,7 +607,7 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const bool waits_for_answers = variant.across->row().algorithm == Algorithm::canonical_halving &&
                                  plan.line_slot_count > 0 &&
                                  std::has_single_bit(topology.node_count());
-  return waits_for_answers ? cost + cost / 8 : cost;
+  return of_all(waits_for_answers ? cost + cost / 8 : cost);
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,

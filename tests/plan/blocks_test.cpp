@@ -40,22 +40,33 @@ struct Collective {
   std::function<Plan(Rank self, std::uint32_t rank_count, Rank root)> build;
 };
 
+std::vector<Node> three_nodes(std::uint32_t rank_count) {
+  std::vector<Node> node_of;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) node_of.push_back(Node{rank / 2 % 3});
+  return node_of;
+}
+
 std::vector<Collective> collectives(Transport transport) {
-  return {{"allgather", Promise::gather, false,
-           [=](Rank self, std::uint32_t count, Rank) {
-             return direct_allgather(self, count, transport);
-           }},
-          {"alltoall", Promise::gather, false,
-           [=](Rank self, std::uint32_t count, Rank) {
-             return direct_alltoall(self, count, transport);
-           }},
-          {"gather", Promise::gather, true,
-           [=](Rank self, std::uint32_t count, Rank root) {
-             return direct_gather(self, count, root, transport);
-           }},
-          {"scatter", Promise::scatter, true, [=](Rank self, std::uint32_t count, Rank root) {
-             return direct_scatter(self, count, root, transport);
-           }}};
+  return {
+      {"allgather", Promise::gather, false,
+       [=](Rank self, std::uint32_t count, Rank) {
+         return direct_allgather(self, count, transport);
+       }},
+      {"alltoall", Promise::gather, false,
+       [=](Rank self, std::uint32_t count, Rank) {
+         return direct_alltoall(self, count, transport);
+       }},
+      {"gather", Promise::gather, true,
+       [=](Rank self, std::uint32_t count, Rank root) {
+         return direct_gather(self, count, root, transport);
+       }},
+      {"scatter", Promise::scatter, true,
+       [=](Rank self, std::uint32_t count, Rank root) {
+         return direct_scatter(self, count, root, transport);
+       }},
+      {"scatter on nodes", Promise::scatter, true, [=](Rank self, std::uint32_t count, Rank root) {
+         return direct_scatter(self, count, root, transport, three_nodes(count));
+       }}};
 }
 
 std::vector<Plan> plans_of(const Collective& collective, std::uint32_t rank_count, Rank root) {
@@ -69,6 +80,25 @@ template <class F>
 void for_roots(const Collective& collective, std::uint32_t rank_count, F&& f) {
   if (!collective.is_rooted) return f(no_rank);
   for (std::uint32_t root = 0; root < rank_count; root += rank_count <= 16 ? 1 : 7) f(Rank{root});
+}
+
+// The port of the root sends them while it stores the others.
+TEST(Blocks, of_a_scatter_leave_for_other_nodes_first) {
+  for (const Transport transport : {Transport::copied, Transport::by_reference})
+    for (std::uint32_t root = 0; root < 8; ++root) {
+      const std::vector<Node> node_of = three_nodes(8);
+      bool is_inside = false;
+      int sent = 0;
+      for (const Step& step : direct_scatter(Rank{root}, 8, Rank{root}, transport, node_of).steps) {
+        if (step.action != Action::put) continue;
+        const bool shares_node = node_of[index_of(step.peer)] == node_of[root];
+        EXPECT_TRUE(shares_node || !is_inside) << "root " << root;
+        is_inside = shares_node;
+        ++sent;
+      }
+      EXPECT_EQ(sent, 7);
+      EXPECT_TRUE(is_inside);
+    }
 }
 
 TEST(Blocks, are_right_for_every_rank_count_and_root) {

@@ -5,6 +5,15 @@ if(TARGET tutti-bench)
     set_tests_properties(bench_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
   endforeach()
   set_tests_properties(bench_virtual_time PROPERTIES LABELS "process;virtual" PROCESSORS 1)
+  foreach(run bench:24:1 soak:512:18)  # 24 ranks show that the test itself works
+    string(REPLACE ":" ";" parts ${run})
+    list(POP_FRONT parts label ranks gibibytes)
+    add_test(NAME ${label}_all_pairs COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/all_pairs.sh
+      $<TARGET_FILE:tutti-bench> ${ranks} ${gibibytes})
+    set_tests_properties(${label}_all_pairs PROPERTIES SKIP_RETURN_CODE 77)
+  endforeach()
+  set_tests_properties(bench_all_pairs PROPERTIES LABELS "process;virtual" TIMEOUT 120)
+  set_tests_properties(soak_all_pairs PROPERTIES LABELS soak TIMEOUT 1800 RUN_SERIAL ON)
   set_tests_properties(bench_refusals PROPERTIES LABELS "process;beside" PROCESSORS 1)
 
   foreach(group refusals resume interrupt lock modes budget stress tcp)

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tutti/bootstrap.hpp>
@@ -100,6 +101,7 @@ struct Case {
   std::optional<WaitPolicy> wait = {};
   bool in_segments = false;    // source and target
   const char* preset = "fdr";  // by which the library prices, as the network reports its rate
+  std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
 
   std::string text() const {
     std::string shape;
@@ -107,7 +109,9 @@ struct Case {
     return std::string(tune::name_of(collective)) + " of " + std::to_string(rank_count) +
            " ranks, nodes of" + shape + ", " + std::to_string(elements) + " elements, across " +
            std::to_string(static_cast<int>(across)) + ", single copy from " +
-           std::to_string(single_copy_bytes) + (notify == Notify::flag ? ", lines" : "");
+           std::to_string(single_copy_bytes) + (notify == Notify::flag ? ", lines" : "") +
+           (placement == Placement::cyclic ? ", cyclic" : "") +
+           (chunk_bytes ? ", chunks of " + std::to_string(*chunk_bytes) : "");
   }
 };
 
@@ -168,10 +172,21 @@ Operation operation_of(const Case& one, Communicator& communicator, std::span<st
       return tutti::alltoall(communicator,
                              {.source = source.data(), .target = target.data(), .bytes = bytes});
     case gather:
+      return tutti::gather(communicator,
+                           {.source = source.data(), .target = target.data(), .bytes = bytes});
     case scatter:
+      return tutti::scatter(communicator,
+                            {.source = source.data(), .target = target.data(), .bytes = bytes});
     case scan:
-    case exscan:
-    case allreduce_ssp:
+    case exscan: {
+      const ScanArguments arguments{.source = source.data(),
+                                    .target = target.data(),
+                                    .element_count = one.elements,
+                                    .reduction = sum};
+      return one.collective == scan ? tutti::scan(communicator, arguments)
+                                    : tutti::exscan(communicator, arguments);
+    }
+    case allreduce_ssp:  // has no time of one call: what a rank awaits, depends on calls before
       break;
   }
   throw Error(ErrorCode::invalid_argument, "no case of this test");
@@ -185,11 +200,26 @@ ContextOptions options_of(const Case& one) {
           .notify = one.notify,
           .wait = one.wait,
           .ranks_per_node = one.ranks_per_node,
-          .placement = one.placement};
+          .placement = one.placement,
+          .ranks_per_domain = one.ranks_per_domain};
 }
 
 std::vector<Node> nodes_of(const Case& one) {
   return runtime::imposed_nodes(one.rank_count, runtime::context_settings(options_of(one))).node;
+}
+
+std::vector<Node> domains_of(const Case& one) {
+  if (!one.ranks_per_domain) return {};
+  const auto settings = runtime::context_settings(options_of(one));
+  return runtime::domains_of(runtime::imposed_nodes(one.rank_count, settings), {}, settings);
+}
+
+/// Of a scan or exscan of ones.
+bool is_prefix_right(const Case& one, std::uint32_t self, std::span<const std::uint64_t> target) {
+  const bool is_scan = one.collective == tune::Collective::scan;
+  if (!is_scan && (one.collective != tune::Collective::exscan || self == 0)) return true;
+  return std::all_of(target.begin(), target.begin() + static_cast<std::ptrdiff_t>(one.elements),
+                     [&](std::uint64_t value) { return value == self + (is_scan ? 1u : 0u); });
 }
 
 int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
@@ -230,6 +260,7 @@ int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
     if (!done) return 3;
   }
   communicator.synchronize();  // what ranks say when they leave is no part of the call
+  if (!is_prefix_right(one, index_of(self), target)) return 6;
   const bool is_sum = one.collective == tune::Collective::allreduce ||
                       (one.collective == tune::Collective::reduce && self == Rank{0});
   if ((is_sum || is_broadcast) &&
@@ -255,11 +286,12 @@ std::vector<std::int64_t> measured(const Case& one) {
 
 bool is_of_blocks(const Case& one) {
   return one.collective == tune::Collective::allgather ||
-         one.collective == tune::Collective::alltoall;
+         one.collective == tune::Collective::alltoall ||
+         one.collective == tune::Collective::gather || one.collective == tune::Collective::scatter;
 }
 
 tune::Topology topology_of(const Case& one) {
-  return {.rank_count = one.rank_count, .node_of = nodes_of(one)};
+  return {.rank_count = one.rank_count, .node_of = nodes_of(one), .domain_of = domains_of(one)};
 }
 
 tune::Choice choice_of(const Case& one) {
@@ -267,14 +299,27 @@ tune::Choice choice_of(const Case& one) {
                       tune::untuned(tune::machine_preset(one.preset)));
 }
 
+/// What the chunks are of: so many elements, each chunk with so many parts.
+struct Divided {
+  std::size_t elements, parts;
+};
+Divided divided(const Case& one, const plan::Plan& plan) {
+  if (one.collective == tune::Collective::reduce_scatter) return {one.elements / one.rank_count, 1};
+  return {one.elements, is_of_blocks(one) ? std::size_t{1} : plan.parts};
+}
+
 /// How many chunks a payload has, of those whose chunks the events of a plan tell.
 std::size_t chunks_of(const Case& one, const plan::Plan& plan) {
-  const bool tells = one.collective == tune::Collective::broadcast ||
-                     one.collective == tune::Collective::reduce ||
-                     (one.collective == tune::Collective::allreduce && !one.in_segments &&
-                      one.single_copy_bytes == SIZE_MAX);
+  using enum tune::Collective;
+  const bool is_asked = one.chunk_bytes.has_value();
+  const bool has_blocks = is_of_blocks(one) || one.collective == reduce_scatter;
+  const bool tells =
+      one.collective == broadcast || one.collective == reduce || one.collective == scan ||
+      one.collective == exscan || (has_blocks && is_asked) ||
+      (one.collective == allreduce && !one.in_segments && one.single_copy_bytes == SIZE_MAX);
   if (!tells) return 1;
-  return tune::chunk_count(one.elements, 8, plan.parts,
+  const auto [elements, parts] = divided(one, plan);
+  return tune::chunk_count(elements, 8, parts,
                            tune::chunk_bytes_for(plan, topology_of(one).has_shared_nodes(),
                                                  one.chunk_bytes.value_or(0)));
 }
@@ -345,6 +390,64 @@ TEST(NodeTime, of_what_is_larger_than_a_line) {
       for (const std::uint32_t per_node : {2u, 5u})
         if (collective != reduce || elements == 1)
           cases.push_back({collective, 10, {per_node}, elements});
+  expect_equal(cases);
+}
+
+/// By each schedule of blocks with a root: direct, blocks of a node together, along a tree.
+TEST(NodeTime, of_blocks_with_a_root) {
+  std::vector<Case> cases;
+  for (const auto collective : {gather, scatter}) {
+    for (const std::size_t elements : {1u, 200u}) {
+      cases.push_back({collective, 10, {2}, elements});
+      cases.push_back({collective, 10, {3, 1, 2, 4}, elements});
+    }
+    cases.push_back({collective, 9, {3}, 40, Across::automatic, Placement::cyclic});
+    cases.push_back({collective, 40, {4}, 200});
+    cases.back().arena_bytes = 4u << 20;
+  }
+  std::set<std::string> schedules;
+  for (const Case& one : cases) schedules.insert(choice_of(one).plan(Rank{0}).algorithm);
+  EXPECT_EQ(schedules, (std::set<std::string>{"direct", "node_gather", "node_scatter",
+                                              "tree_gather", "tree_scatter"}));
+  expect_equal(cases);
+}
+
+TEST(NodeTime, of_prefixes_and_scattered_sums) {
+  std::vector<Case> cases;
+  for (const auto collective : {scan, exscan, reduce_scatter})
+    for (const std::size_t per_rank : {1u, 70u}) {
+      const auto elements_of = [&](std::size_t ranks) {
+        return collective == reduce_scatter ? per_rank * ranks : per_rank;
+      };
+      cases.push_back({collective, 12, {4}, elements_of(12)});
+      cases.push_back({collective, 10, {3, 1, 2, 4}, elements_of(10)});
+      cases.push_back({collective, 9, {3}, elements_of(9), Across::automatic, Placement::cyclic});
+    }
+  expect_equal(cases);
+}
+
+/// Imposed ones, of two ranks each.
+TEST(NodeTime, of_domains_inside_nodes) {
+  std::vector<Case> cases = {{barrier, 16, {8}},
+                             {allreduce, 16, {8}, 1},
+                             {allreduce, 16, {8}, 700},
+                             {allreduce, 14, {6, 8}, 1},
+                             {allreduce, 8, {8}, 40}};
+  for (Case& one : cases) {
+    one.ranks_per_domain = {2};
+    EXPECT_EQ(choice_of(one).plan(Rank{0}).algorithm.rfind("domains", 0), 0u) << one.text();
+  }
+  expect_equal(cases);
+}
+
+TEST(NodeTime, of_groups_inside_nodes) {
+  std::vector<Case> cases = {
+      {barrier, 64, {32}}, {allreduce, 64, {32}, 1}, {allreduce, 64, {32}, 40}};
+  for (Case& one : cases) {
+    one.arena_bytes = 1u << 20;
+    EXPECT_EQ(choice_of(one).plan(Rank{0}).algorithm.rfind("groups", 0), 0u)
+        << one.text() << ": " << choice_of(one).plan(Rank{0}).algorithm;
+  }
   expect_equal(cases);
 }
 
@@ -613,6 +716,69 @@ TEST(LongNodeTime, of_a_sample_of_the_cells_whose_choices_are_priced) {
       ++checked;
     }
   }
+}
+
+/// Draws a call of 4 to 96 ranks on nodes most of which differ in size, of one chunk or of several.
+/// Returns nothing for what has no time: a flow of chunks, chunks whose parts differ in length, and
+/// several chunks of lines.
+std::optional<Case> arbitrary_call(plan::test::Random& random, tune::Collective collective) {
+  Case call{.collective = collective, .rank_count = 0, .ranks_per_node = {}};
+  const bool is_large = random.below(8) == 0;
+  const std::uint32_t ranks_max = is_large ? 96 : 24;
+  const std::uint32_t most = random.between(2, is_large ? 24 : 6);
+  const std::uint32_t nodes = random.between(2, ranks_max / most);
+  const bool has_equal_nodes = random.below(4) == 0;
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    call.ranks_per_node.push_back(has_equal_nodes ? most : random.between(1, most));
+    call.rank_count += call.ranks_per_node.back();
+  }
+  if (random.below(3) == 0) call.placement = Placement::cyclic;
+  if (random.below(4) == 0) call.notify = Notify::flag;
+  call.arena_bytes = 8u << 20;
+  if (call.collective == barrier) return call;
+  call.chunk_bytes = std::size_t{512} << random.below(2);
+  const std::size_t unit = call.collective == reduce_scatter ? call.rank_count : 1;
+  // So that the parts of all chunks have one length.
+  call.elements = unit * std::size_t{random.between(1, 4)} << random.between(0, 10);
+  const tune::Choice choice = choice_of(call);
+  const plan::Plan plan = choice.plan(Rank{0});
+  const std::size_t chunks = chunks_of(call, plan);
+  const std::size_t parts = is_of_blocks(call) ? 1 : plan.parts;
+  if (choice.row().is_flow ||
+      (chunks > 1 && (call.elements % (parts * chunks) != 0 || call.notify == Notify::flag)))
+    return {};
+  return call;
+}
+
+TEST(LongNodeTime, of_arbitrary_shapes) {
+  plan::test::Random random(96);
+  const MachineFile file;
+  constexpr tune::Collective collectives[] = {barrier,        allreduce, broadcast, reduce,
+                                              allgather,      alltoall,  gather,    scatter,
+                                              reduce_scatter, scan,      exscan};
+  std::uint32_t most_ranks = 0;
+  int unequal = 0, of_several_chunks = 0;
+  for (int checked = 0; checked < 30;) {
+    const std::optional<Case> call = arbitrary_call(
+        random, collectives[static_cast<std::size_t>(checked) % std::size(collectives)]);
+    if (!call) continue;
+    ++checked;
+    const std::vector<std::int64_t> ends = measured(*call), times = expected(*call, machine);
+    const std::size_t chunks = chunks_of(*call, choice_of(*call).plan(Rank{0}));
+    const bool has_root = request_of(*call).root != no_rank;
+    if (chunks > 1 && has_root)  // ranks end apart from their last chunk
+      EXPECT_EQ(*std::max_element(ends.begin(), ends.end()),
+                *std::max_element(times.begin(), times.end()))
+          << call->text();
+    else
+      EXPECT_EQ(ends, times) << call->text() << ", " << chunks << " chunks";
+    most_ranks = std::max(most_ranks, call->rank_count);
+    of_several_chunks += chunks > 1;
+    unequal += !topology_of(*call).has_equal_nodes();
+  }
+  EXPECT_GT(most_ranks, 64u);
+  EXPECT_GT(of_several_chunks, 5);
+  EXPECT_GT(unequal, 10);
 }
 
 TEST(NodeTime, of_many_ranks) {

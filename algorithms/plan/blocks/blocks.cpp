@@ -118,6 +118,10 @@ void for_others(const Plan& plan, F&& f) {
     f(rank_ahead(plan.self, offset, plan.rank_count));
 }
 
+bool are_of_one_node(Rank one, Rank other, std::span<const Node> node_of) {
+  return !node_of.empty() && node_of[index_of(one)] == node_of[index_of(other)];
+}
+
 }  // namespace
 
 bool is_block_exchange(std::uint32_t rank_count) noexcept {
@@ -166,7 +170,9 @@ Plan direct_gather(Rank self, std::uint32_t rank_count, Rank root, Transport tra
   return plan;
 }
 
-Plan direct_scatter(Rank self, std::uint32_t rank_count, Rank root, Transport transport) {
+Plan direct_scatter(Rank self, std::uint32_t rank_count, Rank root, Transport transport,
+                    std::span<const Node> node_of) {
+  assert(node_of.empty() || node_of.size() == rank_count);
   Plan plan = empty_rooted_plan(self, rank_count, transport, 1);
   StepWriter steps{plan};
   constexpr std::uint16_t from_root = 0;
@@ -185,16 +191,18 @@ Plan direct_scatter(Rank self, std::uint32_t rank_count, Rank root, Transport tr
   }
   if (transport == Transport::copied)
     for_others(plan, [&](Rank peer) { steps.await_credit(peer, answer_slot(peer)); });
-  for_others(plan, [&](Rank peer) {
-    steps.begin_part(part_of(peer));
-    if (transport == Transport::by_reference) {
-      steps.put_reference(peer, from_root, source_register);
-      return;
-    }
-    const Register block = partial_register(plan.partial_count++);
-    steps.copy(source_register, block);
-    steps.put(peer, from_root, 1, block);
-  });
+  for (const bool shares_node : {false, true})
+    for_others(plan, [&](Rank peer) {
+      if (are_of_one_node(root, peer, node_of) != shares_node) return;
+      steps.begin_part(part_of(peer));
+      if (transport == Transport::by_reference) {
+        steps.put_reference(peer, from_root, source_register);
+        return;
+      }
+      const Register block = partial_register(plan.partial_count++);
+      steps.copy(source_register, block);
+      steps.put(peer, from_root, 1, block);
+    });
   keep_own_block(plan, steps);
   if (transport == Transport::by_reference)
     for_others(plan, [&](Rank peer) { steps.await(peer, answer_slot(peer), 0); });

@@ -12,6 +12,9 @@
 //   scatter    the target of p, its block p = block p of the root's source
 #pragma once
 
+#include <span>
+#include <tutti/types.hpp>
+
 #include "plan/core/plan.hpp"
 
 namespace tutti::plan {
@@ -25,7 +28,10 @@ Plan direct_allgather(Rank self, std::uint32_t rank_count, Transport transport);
 Plan direct_alltoall(Rank self, std::uint32_t rank_count, Transport transport);
 /// Where blocks are copied, a rank can be two calls ahead of the root.
 Plan direct_gather(Rank self, std::uint32_t rank_count, Rank root, Transport transport);
-/// Where blocks are copied, the root can be two calls ahead of the others.
-Plan direct_scatter(Rank self, std::uint32_t rank_count, Rank root, Transport transport);
+/// Where blocks are copied, the root can be two calls ahead of the others.  Blocks for other nodes
+/// leave first: the port sends them while the root stores those of its own node.  Without nodes,
+/// each rank is one.
+Plan direct_scatter(Rank self, std::uint32_t rank_count, Rank root, Transport transport,
+                    std::span<const Node> node_of = {});
 
 }  // namespace tutti::plan
