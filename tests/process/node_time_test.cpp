@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -562,34 +563,18 @@ TEST(NodeTime, of_the_shared_ring_is_the_least_where_it_is_taken) {
   for (const RingShape& shape : {RingShape{4, 1, 1u << 20}, {8, 1, 256u << 10}})
     expect_less(allreduce_of(shape), "chunked_fold");
   // Nodes of unequal size, whose lanes have no turns.
-  for (const std::size_t bytes : {64u << 10, 256u << 10})
-    expect_less({.collective = allreduce,
-                 .rank_count = 22,
-                 .ranks_per_node = {8, 4, 8, 2},
-                 .elements = bytes / 8},
-                nullptr);
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{8, 4, 8, 2}, {16, 8}, {3, 1, 2, 4}})
+    for (const std::size_t bytes : {64u << 10, 256u << 10})
+      expect_less({.collective = allreduce,
+                   .rank_count = std::accumulate(sizes.begin(), sizes.end(), 0u),
+                   .ranks_per_node = sizes,
+                   .elements = bytes / 8},
+                  nullptr);
   Case narrow = allreduce_of({4, 1, 1u << 20});  // the ring needs 3.7 MB
   narrow.arena_bytes = 4u << 20;
   narrow.taken = "chunked_fold";
   (void)time_of(narrow);
-}
-
-/// On nodes of many ranks, too.
-TEST(LongNodeTime, of_the_shared_ring_is_the_least_on_nodes_of_32_ranks) {
-  const MachineFile file;
-  for (const tune::Collective collective : {allreduce, allgather}) {
-    Case one{.collective = collective, .rank_count = 96, .ranks_per_node = {32}};
-    one.elements = (128u << 10) / 8 / (collective == allgather ? one.rank_count : 1);
-    const auto time_of = [&] {
-      const auto ends = measured(one);
-      return *std::max_element(ends.begin(), ends.end());
-    };
-    one.taken = "shared_ring";
-    const std::int64_t taken = time_of();
-    one.taken = nullptr;
-    one.wait = WaitPolicy::block;
-    EXPECT_LT(taken, time_of()) << one.text();
-  }
 }
 
 /// Two ranks of one node, a payload of one element: what is stored, seen, claimed and copied, one

@@ -164,7 +164,7 @@ Both both_of(CollectiveRequest asked, const Topology& topology, const plan::Netw
   return {choose(asked, topology, network).cost(), other, is_taken};
 }
 
-/// On nodes of several ranks by a ninth, as its price is less exact there.
+/// On nodes of several ranks by a fifth, as its price is less exact there.
 TEST(SharedRingUnasked, is_taken_wherever_it_is_cheaper) {
   std::printf(
       "          ranks a node    1     2     4     8    32: cells of 40 that take the ring\n");
@@ -189,7 +189,7 @@ TEST(SharedRingUnasked, is_taken_wherever_it_is_cheaper) {
                                     .node_of = nodes_of(nodes, ranks_per_node)};
             const Both both = both_of(asked, topology, network);
             const bool is_exact = ranks_per_node == 1 && collective != Collective::allgather;
-            const plan::Picoseconds weighed = is_exact ? both.ring : both.ring + both.ring / 8;
+            const plan::Picoseconds weighed = is_exact ? both.ring : both.ring + both.ring / 4;
             EXPECT_EQ(both.is_ring_taken, weighed < both.other)
                 << preset << ", " << name_of(collective) << ", " << nodes << " nodes of "
                 << ranks_per_node << ", " << bytes << " bytes: " << both.ring << " and "
@@ -205,25 +205,24 @@ TEST(SharedRingUnasked, is_taken_wherever_it_is_cheaper) {
       std::printf("\n");
     }
   }
-  EXPECT_GT(taken_on_large_nodes, 40);
+  EXPECT_GT(taken_on_large_nodes, 20);
 }
 
-/// Nodes of unequal size, whose lanes have no turns.
-TEST(SharedRingUnasked, is_priced_on_nodes_of_unequal_size) {
+/// Whose lanes have no turns.
+TEST(SharedRingUnasked, is_taken_on_nodes_of_unequal_size) {
   for (const std::vector<std::uint32_t>& sizes :
-       {std::vector<std::uint32_t>{32, 16, 32}, {8, 4, 8, 2}, {32, 1, 32, 32}}) {
+       {std::vector<std::uint32_t>{32, 16, 32}, {8, 4, 8, 2}, {16, 8}, {3, 1, 2, 4}}) {
     const std::vector<Node> node_of = nodes_of(sizes);
     const Topology topology{.rank_count = static_cast<std::uint32_t>(node_of.size()),
                             .node_of = node_of};
     for (const std::size_t bytes : {64u << 10, 1u << 20}) {
-      CollectiveRequest asked{.collective = Collective::allreduce,
-                              .element_count = bytes / 8,
-                              .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)};
-      const Both both = both_of(asked, topology, fdr);
-      EXPECT_EQ(both.is_ring_taken, both.ring + both.ring / 8 < both.other)
-          << node_of.size() << " ranks, " << bytes << ": " << both.ring << " and " << both.other;
-      std::printf("%zu ranks, %zu bytes: ring %.1f, other %.1f us\n", node_of.size(), bytes,
-                  static_cast<double>(both.ring) / 1e6, static_cast<double>(both.other) / 1e6);
+      const Both both =
+          both_of({.collective = Collective::allreduce,
+                   .element_count = bytes / 8,
+                   .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)},
+                  topology, fdr);
+      EXPECT_TRUE(both.is_ring_taken) << node_of.size() << " ranks, " << bytes
+                                      << " bytes: " << both.ring << " and " << both.other;
     }
   }
 }
