@@ -15,7 +15,7 @@
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
 #include "shm/single_copy_rule.hpp"
-#include "tune/request.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -220,8 +220,8 @@ class Making {
   const char* name() const { return request_.collective; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
-  /// To be called after what else adds to the row, but for may_share_target().  Blocks may be
-  /// written where they belong in the targets, which have a block of each rank.
+  /// To be called after what else adds to the row, but for the next two.  Blocks may be written
+  /// where they belong in the targets, which have a block of each rank.
   void may_be_zero_copy() {
     tells_registration_ = runtime::may_be_zero_copy(communicator_.implementation(), request_.asked);
     if (tells_registration_)
@@ -230,8 +230,8 @@ class Making {
                                                       count() * request_.asked.element_count));
   }
 
-  /// To be called last of what adds to the row.  The ranks of a node may have one target, whose
-  /// blocks lie in it as `target` says.
+  /// To be called after what else adds to the row, but for may_take_ring().  The ranks of a node
+  /// may have one target, whose blocks lie in it as `target` says.
   void may_share_target(const BlockLayout& target) {
     if (!communicator_.implementation().has_node_segments) return;
     tells_target_ = true;
@@ -251,6 +251,21 @@ class Making {
   /// By name, blocks may go along the ring of the nodes.
   void go_by(Algorithm algorithm) { request_.asked.algorithm = algorithm; }
 
+  /// To be called last.  Blocks may go along the ring unasked, if each rank tells that it has room;
+  /// with `block_bytes`, which differ, whatever these are.
+  void may_take_ring(std::span<const std::size_t> block_bytes = {}) {
+    Communicator::Implementation& ranks = communicator_.implementation();
+    tune::CollectiveRequest sized = request_.asked;
+    sized.block_bytes.assign(block_bytes.begin(), block_bytes.end());
+    if (!request_.row.empty()) {
+      const bool is_usable = block_bytes.empty() || block_bytes.size() == count();
+      tells_room_ = runtime::tell_ring_room(communicator_, sized, is_usable, request_.row);
+    } else if (tune::depends_on_ring_room(sized, ranks.topology(), ranks.tuning->knowledge)) {
+      tells_room_ = tells_room_alone_ =
+          runtime::tell_ring_room(communicator_, sized, true, request_.row);
+    }
+  }
+
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
   Operation operator()(bool swapped, LayOut&& lay_out) {
@@ -261,6 +276,9 @@ class Making {
       const Rank root = request_.asked.root;
       if (root != no_rank) require_root(name(), root, count());
       std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
+      const tune::RingRoom room =
+          tells_room_ ? runtime::split_off_ring_room(own_rows, communicator_.implementation())
+                      : tune::RingRoom::not_told;
       const bool shares_target = tells_target_ && split_off_targets(own_rows);
       const bool is_zero_copy = tells_registration_ && split_off_registrations(own_rows);
       LaidOut blocks = lay_out(own_rows);
@@ -272,7 +290,8 @@ class Making {
       tune::CollectiveRequest asked = request_.asked;
       asked.element_count = blocks.longest_bytes;
       asked.block_bytes = std::move(blocks.differing);
-      asked.has_equal_blocks = request_.row.empty();
+      asked.has_equal_blocks = request_.row.empty() || tells_room_alone_;
+      asked.ring_room = room;
       asked.shares_target = shares_target;
       asked.zero_copy = is_zero_copy && !shares_target;
       asked.reads_in_place =
@@ -314,7 +333,9 @@ class Making {
   Communicator& communicator_;
   runtime::OperationRequest request_;
   bool tells_registration_ = false;  // in the row, before what tells of the target
-  bool tells_target_ = false;        // at the end of the row
+  bool tells_target_ = false;        // behind that
+  bool tells_room_ = false;          // at the end of the row
+  bool tells_room_alone_ = false;    // and nothing else
 };
 
 }  // namespace
@@ -355,6 +376,7 @@ Operation allgather(Communicator& communicator, const AllgatherArguments& argume
   make.may_be_zero_copy();
   make.may_share_target({std::vector(make.count(), arguments.bytes)});
   make.go_by(arguments.algorithm);
+  make.may_take_ring();
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
             arguments.bytes};
@@ -368,6 +390,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
   make.may_share_target(arguments.blocks);
   make.go_by(arguments.algorithm);
+  make.may_take_ring(bytes);
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<Range> target =
         ranges_of(make.name(), "target", arguments.blocks, make.count());

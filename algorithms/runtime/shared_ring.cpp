@@ -100,8 +100,7 @@ bool tell_ring_room(Communicator& handle, const tune::CollectiveRequest& asked, 
                     std::vector<std::uint64_t>& row) {
   Communicator::Implementation& communicator = handle.implementation();
   const tune::Topology topology = communicator.topology();
-  if (topology.shares_cpus || topology.node_count() <= 2 || topology.largest_node() > 1)
-    return false;
+  if (topology.shares_cpus || topology.is_one_node()) return false;
   communicator.reap();  // what is destroyed takes no room
   row.push_back(is_usable && has_room_for_ring(communicator, asked) ? 1 : 0);
   return true;

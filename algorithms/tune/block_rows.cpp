@@ -347,8 +347,14 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   const BlocksShape shape{.node_count = topology.node_count(),
                           .ranks_per_node = topology.largest_node(),
                           .bytes = priced_bytes(query.request.bytes())};
-  // Schedules without a vector go directly.
-  if (!variant.per_round.empty() && topology.has_equal_nodes() && has_blocks_time(shape))
+  // All ranks, none of which share a node, or all of which do, send their blocks to all others.
+  if (variant.per_round.empty()) {
+    const std::uint32_t others = std::max(topology.rank_count, 2u) - 1;
+    return topology.is_one_node()
+               ? round_cost_in_node(query.network, others, 1, shape.bytes, false)
+               : round_cost(query.network.between, others, 1, shape.bytes, false);
+  }
+  if (topology.has_equal_nodes() && has_blocks_time(shape))
     return blocks_time(shape, variant.per_round, query.network);
   return BlocksTime(query.network, shape.ranks_per_node, shape.bytes)
       .of(shape.node_count, variant.per_round);

@@ -13,10 +13,19 @@ std::string described(const Row& row, const Variant& variant) {
   if (variant.lane_count > 1) text = std::to_string(variant.lane_count) + " " + text;
   if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
   const plan::TreeFans& fans = variant.fans;
-  const plan::PerRound& vector = variant.per_round.empty() ? fans.across : variant.per_round;
+  // A tree of a single node is the one inside it.
+  const bool is_inside = row.tree == Tree::knomial && fans.across.empty();
+  const plan::PerRound& vector = !variant.per_round.empty() ? variant.per_round
+                                 : is_inside                ? fans.in_node
+                                                            : fans.across;
   if (!vector.empty()) text += " with " + text_of(vector) + " a round";
-  if (fans.across_by.rule == plan::Branching::Rule::fibonacci)
+  const auto is_fibonacci = [](const plan::Branching& by) {
+    return by.rule == plan::Branching::Rule::fibonacci;
+  };
+  if (is_fibonacci(fans.across_by))
     text += " of latency " + std::to_string(fans.across_by.latency);
+  else if (row.tree == Tree::fibonacci && is_fibonacci(fans.in_node_by))
+    text += " of latency " + std::to_string(fans.in_node_by.latency);
   if (fans.is_chain && variant.lane_count > 1) text += " along a chain";
   if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
   if (variant.turn_pieces > 1) text += " of " + std::to_string(variant.turn_pieces) + " pieces";

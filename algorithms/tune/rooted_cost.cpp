@@ -19,6 +19,7 @@ using plan::Picoseconds;
 struct Hop {
   Picoseconds gap;
   Picoseconds time;
+  Picoseconds credit = 0;  // of each child, before a parent has ended
 };
 
 /// Until the last rank of a tree has its message, if each takes `below` with it by itself.
@@ -36,6 +37,8 @@ class TreeTime {
       time = std::max(time, begin + hop_.time + of(*size));
       begin += hop_.gap;
     }
+    if (hop_.credit > 0)
+      time = std::max(time, begin + static_cast<Picoseconds>(sizes.size()) * hop_.credit);
     known_.emplace_back(count, time);
     return time;
   }
@@ -76,6 +79,24 @@ std::uint32_t latency_in_node(const Query& query) {
   const Picoseconds gap = std::max<Picoseconds>(hop.gap, 1);
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((hop.time + gap / 2) / gap, 1, plan::latency_max));
+}
+
+std::uint32_t best_latency_in_node(const Query& query) {
+  Hop hop = hop_of_tree(
+      query, std::min<std::uint64_t>(priced_bytes(query.request.bytes()), chunk_bytes_in_node));
+  if (is_broadcast(query)) hop.credit = query.network.inside.receive_overhead;
+  const std::uint32_t ranks = query.topology.largest_node();
+  const plan::PerRound no_fans;
+  std::uint32_t best = 1;
+  Picoseconds least = 0;
+  for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
+    const plan::Branching by{plan::Branching::Rule::fibonacci, latency};
+    const Picoseconds time = TreeTime(no_fans, by, hop, 0).of(ranks);
+    if (latency > 1 && time >= least) continue;
+    best = latency;
+    least = time;
+  }
+  return best;
 }
 
 Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,

@@ -53,6 +53,11 @@ std::span<const Node> nodes_of(const Query& query) {
   return is_regarded ? std::span<const Node>(query.topology.node_of) : std::span<const Node>();
 }
 
+/// Whether all ranks are on one node that is taken into account: the tree is the one inside it.
+bool is_inside_node(const Query& query) {
+  return plan::node_count_of(nodes_of(query), query.topology.rank_count) == 1;
+}
+
 /// Whether prices decide: not in a single node, or where nodes are not taken into account although
 /// ranks share them, or the caller says how it is done, or every further message costs turns of the
 /// scheduler, or the ranks of a node have one target, or read each other's.
@@ -113,21 +118,38 @@ bool is_flat_reduce(const Query& query) {
          query.topology.rank_count >= ranks_min && query.request.bytes() <= bytes_max;
 }
 
-/// The tree over the nodes; one that is named, over the ranks of the only node, too.
+/// Whether one rank sends to, or takes from, all others of its node at once, where nothing is
+/// priced and no tree is asked for.
+bool is_flat_inside(const Query& query) {
+  const std::uint32_t largest = query.topology.largest_node();
+  return (is_broadcast(query) || is_flat_reduce(query)) && largest > 1 && largest <= flat_ranks_max;
+}
+
+/// Whether several trees are considered among the few ranks of a single node.
+bool is_few_and_open(const Query& query) {
+  return is_open(query) && query.topology.rank_count <= flat_ranks_max;
+}
+
+/// The tree over the nodes, or over the ranks of the only one.
 plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count = 1) {
   const CollectiveRequest& request = query.request;
   const std::span<const Node> nodes = nodes_of(query);
   const std::uint32_t node_count = plan::node_count_of(nodes, query.topology.rank_count);
-  const bool is_named = request.tree != Tree::automatic;
+  const bool is_inside = is_inside_node(query);
   plan::TreeFans fans;
-  plan::Branching& by = node_count == 1 && is_named ? fans.in_node_by : fans.across_by;
-  by.latency = latency_in_messages(query, lane_count);
+  plan::Branching& by = is_inside ? fans.in_node_by : fans.across_by;
+  by.latency = is_inside ? best_latency_in_node(query) : latency_in_messages(query, lane_count);
   switch (tree) {
     case Tree::automatic:
     case Tree::binomial:
       break;  // ones
     case Tree::knomial:
-      fans.across = fans_across(query, node_count);
+      if (!is_inside)
+        fans.across = fans_across(query, node_count);
+      else if (const auto named = vector_in(request.only))
+        fans.in_node = *named;
+      else if (is_flat_inside(query) || is_few_and_open(query))
+        fans.in_node = {query.topology.largest_node() - 1};
       break;
     case Tree::fibonacci:
       by.rule = plan::Branching::Rule::fibonacci;
@@ -138,13 +160,7 @@ plan::TreeFans fans_of(const Query& query, Tree tree, std::uint32_t lane_count =
       fans.in_node_by = {plan::Branching::Rule::fibonacci, latency_in_node(query)};
     return fans;
   }
-  const std::uint32_t largest = query.topology.largest_node();
-  const bool by_rule = !is_named || tree == Tree::knomial;
-  bool is_flat = is_broadcast(query) || is_flat_reduce(query);
-  if (is_open(query))
-    is_flat = is_broadcast(query) ? tree != Tree::binomial : tree == Tree::knomial;
-  if (is_flat && (by_rule || node_count > 1) && largest > 1 && largest <= flat_ranks_max)
-    fans.in_node = {largest - 1};
+  if (is_flat_inside(query) && !is_inside) fans.in_node = {query.topology.largest_node() - 1};
   return fans;
 }
 
@@ -155,13 +171,14 @@ std::string why_not_tree(const Query& query, Tree tree) {
   if (request.tree != Tree::automatic) return "another tree is asked for";
   if (is_priced(query)) return tree == Tree::binomial ? "it is a k-nomial one" : "";
   const bool is_tiny = is_broadcast(query) && request.bytes() < fibonacci_broadcast_bytes_min;
-  const Tree rule =
-      request.per_round_by_default.empty() && !is_tiny ? Tree::fibonacci : Tree::knomial;
-  // Among few ranks, and for broadcasts of more than flat_ranks_max, these are what the rule takes.
+  const bool is_rounds = is_tiny || !request.per_round_by_default.empty();
+  const Tree rule = !is_inside_node(query)  ? (is_rounds ? Tree::knomial : Tree::fibonacci)
+                    : is_flat_inside(query) ? Tree::knomial
+                                            : Tree::binomial;
+  // Among few ranks, these are what the rule does not take.
   const bool is_other = tree == (is_broadcast(query) ? Tree::binomial : Tree::knomial);
-  const std::uint32_t rank_count = query.topology.rank_count;
-  if (is_open(query) && is_other && rank_count <= flat_ranks_max &&
-      rank_count > (is_broadcast(query) ? 3u : 2u))
+  if (is_few_and_open(query) && is_other &&
+      query.topology.rank_count > (is_broadcast(query) ? 3u : 2u))
     return "";
   return rule == tree ? "" : "it is taken by name only, or where it is faster by a rule";
 }
@@ -175,8 +192,7 @@ std::string why_not_chain(const Query& query) {
   if (!is_broadcast(query) && !has_all_participants(query)) return "some ranks contribute alone";
   if (!is_broadcast(query) && is_ordered(query) && request.root != Rank{0})
     return "the result is that of rank 0 first";
-  if (request.shares_target && query.topology.is_one_node())
-    return "the ranks have one target, and nothing is sent";
+  if (is_inside_node(query) && !is_open(query)) return "there is one node";
   if (is_priced(query)) return "";
   const std::size_t least = is_open(query) ? 2 * chunk_bytes_of_pipeline : in_parts_from_bytes;
   return request.bytes() < least ? "the payload is small" : "";
@@ -280,9 +296,10 @@ constexpr std::uint32_t nodes_max = 128;
 
 std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   if (const auto named = vector_in(query.request.only); named && tree == Tree::knomial) {
-    const std::uint32_t node_count =
-        plan::node_count_of(nodes_of(query), query.topology.rank_count);
-    if (!plan::is_executable(node_count, *named)) return {};
+    const std::uint32_t ranks = query.topology.rank_count;
+    const std::uint32_t vertices =
+        is_inside_node(query) ? ranks : plan::node_count_of(nodes_of(query), ranks);
+    if (!plan::is_executable(vertices, *named)) return {};
   }
   const Variant variant{.fans = fans_of(query, tree)};
   const bool is_named = !query.request.only.empty();

@@ -132,17 +132,12 @@ std::string why_not_shared_ring(const Query& query) {
 std::string why_not_shared_ring_unasked(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (std::string why = why_not_cut(query); !why.empty()) return why;
-  // Nothing is combined while something else is on its way.
-  if (request.collective == Collective::allgather)
-    return "it sends as many bytes as schedules of fewer hops";
   const std::size_t bytes = shared_ring_bytes(request, query.topology);
   if (bytes < shared_ring_from_bytes) return "the payload is small";
-  if (query.topology.node_count() <= 2) return "there are no more than two nodes";
-  if (query.topology.largest_node() > 1)
-    return "a node has several ranks, each of which would copy its contribution and all results";
+  if (query.topology.is_one_node()) return "there is one node, around which nothing goes";
   if (request.across != Across::automatic || request.shares_target)
     return "it is asked how nodes enter, or the ranks of a node have one target";
-  if (request.zero_copy) return "the buffers are registered, and it would copy payloads";
+  if (request.zero_copy) return "payloads stay in their users' buffers, and it copies them";
   if (query.topology.shares_cpus) return "ranks share CPUs, and each would have to run in each lap";
   const auto needs = [&] {
     return "it takes " + std::to_string(arena_bytes(query)) +

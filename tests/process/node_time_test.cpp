@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -540,36 +541,48 @@ TEST(NodeTime, of_payloads_that_stay_in_segments) {
 }
 
 /// The network's bytes through a node's port, or what a rank copies: its contribution, and results.
-double bound_us_of_the_ring(std::uint32_t nodes, std::uint32_t per_node, std::size_t bytes) {
-  const double port = 2.0 * (nodes - 1) / nodes * static_cast<double>(bytes) * 10'000 / 68;
+double bound_us_of_the_ring(const char* preset, std::uint32_t nodes, std::uint32_t per_node,
+                            std::size_t bytes) {
+  const plan::LogGP& between =
+      std::string(preset) == "hdr" ? machine_of_hdr.between : machine.between;
+  const double port = 2.0 * (nodes - 1) / nodes * static_cast<double>(between.per_byte.of(bytes));
   const double memory = per_node == 1 ? 0
                                       : static_cast<double>(machine.inside.per_byte.of(bytes) +
                                                             machine.inside.read_per_byte.of(bytes));
   return std::max(port, memory) / 1e6;
 }
 
-/// On the preset, where combining takes no time.
+/// On the preset, where combining takes no time.  Ranks that share a node of HDR take longer to
+/// copy 1 MiB than its port takes, and have 9 to 13 % more than the bound (docs/performance.md).
 TEST(NodeTime, of_the_shared_ring_is_near_its_bound) {
   struct Ring {
+    const char* preset;
     std::uint32_t nodes, per_node;
     std::size_t bytes;
   };
-  for (const Ring& one : {Ring{4, 1, 1u << 20},
-                          {4, 4, 1u << 20},
-                          {4, 4, 8u << 20},
-                          {8, 2, 1u << 20},
-                          {16, 2, 1u << 20},
-                          {32, 1, 1u << 20}}) {
-    const MachineFile file(description("fdr", ""));
+  for (const Ring& one : {Ring{"fdr", 4, 1, 1u << 20},
+                          {"fdr", 4, 4, 1u << 20},
+                          {"fdr", 4, 4, 8u << 20},
+                          {"fdr", 8, 2, 1u << 20},
+                          {"fdr", 16, 2, 1u << 20},
+                          {"fdr", 32, 1, 1u << 20},
+                          {"hdr", 4, 1, 1u << 20},
+                          {"hdr", 8, 1, 1u << 20},
+                          {"hdr", 16, 1, 1u << 20},
+                          {"hdr", 32, 1, 1u << 20},
+                          {"hdr", 4, 4, 8u << 20}}) {
+    const MachineFile file(description(one.preset, ""));
     const auto ends = measured({.collective = allreduce,
                                 .rank_count = one.nodes * one.per_node,
                                 .ranks_per_node = {one.per_node},
                                 .elements = one.bytes / 8,
                                 .algorithm = Algorithm::shared_ring});
     const double us = static_cast<double>(*std::max_element(ends.begin(), ends.end())) / 1e6;
-    const double bound = bound_us_of_the_ring(one.nodes, one.per_node, one.bytes);
-    EXPECT_GE(us, bound) << one.nodes << " nodes of " << one.per_node;
-    EXPECT_LE(us, 1.05 * bound) << one.nodes << " nodes of " << one.per_node << ", " << one.bytes;
+    const double bound = bound_us_of_the_ring(one.preset, one.nodes, one.per_node, one.bytes);
+    const std::string text = std::string(one.preset) + ", " + std::to_string(one.nodes) +
+                             " nodes of " + std::to_string(one.per_node);
+    EXPECT_GE(us, bound) << text;
+    EXPECT_LE(us, 1.05 * bound) << text << ", " << one.bytes;
   }
 }
 
@@ -643,14 +656,24 @@ TEST(NodeTime, of_the_shared_ring_is_the_least_where_it_is_taken) {
     const auto ends = measured(one);
     return *std::max_element(ends.begin(), ends.end());
   };
-  for (const RingShape& shape : {RingShape{4, 1, 1u << 20}, {8, 1, 256u << 10}}) {
-    Case taken = allreduce_of(shape);
-    taken.taken = "shared_ring";
-    Case otherwise = allreduce_of(shape);  // ranks that may sleep do not take it
+  const auto expect_less = [&](Case taken, const char* other) {
+    Case otherwise = taken;  // ranks that may sleep do not take it
     otherwise.wait = WaitPolicy::block;
-    otherwise.taken = "chunked_fold";
-    EXPECT_LT(time_of(taken), time_of(otherwise)) << shape.text();
-  }
+    otherwise.taken = other;
+    taken.taken = "shared_ring";
+    EXPECT_LT(time_of(taken), time_of(otherwise)) << taken.text();
+  };
+  for (const RingShape& shape : {RingShape{4, 1, 1u << 20}, {8, 1, 256u << 10}})
+    expect_less(allreduce_of(shape), "chunked_fold");
+  // Nodes of unequal size, whose lanes have no turns.
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{8, 4, 8, 2}, {16, 8}, {3, 1, 2, 4}})
+    for (const std::size_t bytes : {64u << 10, 256u << 10})
+      expect_less({.collective = allreduce,
+                   .rank_count = std::accumulate(sizes.begin(), sizes.end(), 0u),
+                   .ranks_per_node = sizes,
+                   .elements = bytes / 8},
+                  nullptr);
   Case narrow = allreduce_of({4, 1, 1u << 20});  // the ring needs 3.7 MB
   narrow.arena_bytes = 4u << 20;
   narrow.taken = "chunked_fold";

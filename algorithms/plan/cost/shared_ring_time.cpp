@@ -16,6 +16,11 @@ Picoseconds beside(Picoseconds left, Picoseconds right) {
   return longer + shorter / 1000 * std::max<Picoseconds>(share - 750, 0) * 3 / 5;
 }
 
+/// Until the ranks of a node see a chunk of which one of them was notified.
+Picoseconds told(const NodeMemory& inside) {
+  return inside.latency + inside.receive_overhead;
+}
+
 }  // namespace
 
 Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
@@ -33,7 +38,8 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds block = shape.sub_blocks * std::max(between.gap, between.per_byte.of(bytes));
   const Picoseconds last =
       hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
-  const Picoseconds back = last + between.per_byte.of(bytes) + (members > 1 ? result / 2 : 0);
+  const Picoseconds back =
+      last + between.per_byte.of(bytes) + (members > 1 ? result / 2 + told(inside) : 0);
   const Picoseconds there = back + joined;
   const Picoseconds along =
       lap_count == 1
@@ -74,7 +80,7 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
   const Picoseconds last =
       hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
   const Picoseconds hop =
-      last + between.per_byte.of(longest) + joined + (members > 1 ? result / 2 : 0);
+      last + between.per_byte.of(longest) + joined + (members > 1 ? result / 2 + told(inside) : 0);
 
   // A node sends all blocks but one.
   Picoseconds sent = 0, least = 0, most = 0;

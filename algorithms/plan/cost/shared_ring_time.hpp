@@ -12,15 +12,18 @@
 //
 // Before it, the first contribution is stored and combined; after it, the last result is copied.
 // A rank that copies does not see what comes: half a copy is added to each hop, and where network
-// and ranks take about as long, up to 0.15 of the shorter one, which is measured.
+// and ranks take about as long, up to 0.15 of the shorter one, which is measured.  In a node of
+// several ranks, one of them is notified of a chunk, and tells the others by a word in memory: that
+// is added to each hop, too, although devices that write the word themselves do without.
 //
 // Measured in virtual time (FDR, combining at 8 GB/s, 64 KiB to 4 MiB): this over the time of the
-// ring is 0.96 to 1.00 on 3 to 32 nodes of one rank, and 0.92 to 1.07 on 4 to 16 nodes of 2 and 4.
+// ring is 0.96 to 1.00 on 3 to 32 nodes of one rank, 0.9 to 1.1 on 3 to 16 nodes of 2 to 8, and
+// 0.8 to 0.9 on nodes of 32.
 //
 // One half of the ring has N - 1 hops.  Where blocks differ, a node sends all but the shortest, and
 // the longest goes all the way in each window of laps, with nothing beside it.  Measured likewise,
 // by name, 64 KiB to 8 MiB: 0.97 to 1.00 on 2 to 32 nodes of one rank, 0.94 to 1.09 if one of them
-// has all bytes, and about 0.9 on 4 and 8 nodes of 2 and 4.
+// has all bytes, and 0.86 to 1.1 on 3 to 8 nodes of 2 to 32.
 #pragma once
 
 #include <cstddef>

@@ -224,6 +224,42 @@ TEST(Selection, trees_over_nodes_are_fibonacci_unless_messages_per_round_are_giv
   expect_refused(ErrorCode::invalid_argument, [&] { (void)reduce(); }, {"tree 77", "tutti::Tree"});
 }
 
+/// Nor does the network between nodes change its name.
+TEST(Selection, the_tree_of_a_single_node_is_built_as_it_is_explained) {
+  for (const Collective collective : {Collective::broadcast, Collective::reduce})
+    for (const std::uint32_t ranks : {2u, 5u, 16u, 17u, 64u})
+      for (const std::size_t bytes : {8u, 1024u, 1u << 17})
+        for (const Tree tree : {Tree::automatic, Tree::fibonacci}) {
+          const CollectiveRequest asked{
+              .collective = collective,
+              .element_count = bytes / 8,
+              .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+              .root = Rank{0},
+              .tree = tree};
+          const Topology topology{.rank_count = ranks, .node_of = nodes_of(1, ranks)};
+          const Choice choice = choose(asked, topology, fdr);
+          const std::string text = choice.name() + ": " + choice.explanation();
+          const plan::Plan plan = choice.plan(Rank{0});
+          if (tree == Tree::fibonacci) {
+            EXPECT_EQ(plan.algorithm.substr(0, 9), choice.name().substr(0, 9)) << text;
+            EXPECT_NE(text.find(" of latency "), std::string::npos) << text;
+          } else if (collective == Collective::broadcast && ranks <= 16) {
+            EXPECT_EQ(choice.name(), "knomial_tree with " + std::to_string(ranks - 1) + " a round");
+            EXPECT_EQ(plan.per_round, plan::PerRound{ranks - 1}) << text;
+          } else {
+            EXPECT_EQ(choice.name(), "binomial_tree");
+            EXPECT_EQ(plan.algorithm, "binomial_tree") << text;
+          }
+          EXPECT_EQ(text.find("0.000 us"), std::string::npos) << text;
+          plan::Network slow = fdr;
+          slow.between.latency *= 8;
+          EXPECT_EQ(choose(asked, topology, slow).name(), choice.name());
+          CollectiveRequest again = asked;
+          again.only = choice.name();
+          EXPECT_EQ(choose(again, topology, fdr).plan(Rank{0}).per_round, plan.per_round) << text;
+        }
+}
+
 TEST(Selection, a_root_is_not_connected_with_many_ranks_of_other_nodes) {
   const auto taken = [](std::uint32_t count, std::uint32_t size, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied) {

@@ -2,6 +2,7 @@
 // for it, or where it is asked for; it is refused where it cannot do what is asked.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -121,18 +122,8 @@ TEST(Selection, a_shared_ring_of_differing_blocks_has_the_price_of_all_bytes) {
   EXPECT_LT(price, port * 18 / 10);
 }
 
-TEST(SharedRingUnasked, is_not_taken_for_blocks_of_which_none_are_combined) {
-  CollectiveRequest asked = half_of_a_ring(Collective::allgather);
-  asked.algorithm = Algorithm::automatic;
-  asked.ring_room = RingRoom::there;
-  const std::string text = choose(asked, {.rank_count = 8}, fdr).explanation();
-  EXPECT_NE(text.find("not shared_ring: it sends as many bytes as"), std::string::npos) << text;
-  asked.ring_room = RingRoom::not_told;
-  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8}, Knowledge()));
-}
-
 TEST(SharedRingUnasked, is_half_of_it_taken_where_it_costs_least_and_all_have_room) {
-  for (const Collective collective : {Collective::reduce_scatter}) {
+  for (const Collective collective : halves) {
     CollectiveRequest asked = half_of_a_ring(collective);
     asked.algorithm = Algorithm::automatic;
     const Topology eight{.rank_count = 8};
@@ -155,6 +146,84 @@ TEST(SharedRingUnasked, is_half_of_it_taken_where_it_costs_least_and_all_have_ro
     asked.element_count = 100;
     why("not shared_ring: the payload is small");
     EXPECT_FALSE(depends_on_ring_room(asked, eight, Knowledge()));
+  }
+}
+
+/// What a call costs along the ring, if there is room for it, and otherwise; and what is taken.
+struct Both {
+  plan::Picoseconds ring, other;
+  bool is_ring_taken;
+};
+Both both_of(CollectiveRequest asked, const Topology& topology, const plan::Network& network) {
+  asked.algorithm = Algorithm::automatic;
+  asked.ring_room = RingRoom::not_told;
+  const plan::Picoseconds other = choose(asked, topology, network).cost();
+  asked.ring_room = RingRoom::there;
+  const bool is_taken = choose(asked, topology, network).row().is_flow;
+  asked.only = "shared_ring";
+  return {choose(asked, topology, network).cost(), other, is_taken};
+}
+
+/// On nodes of several ranks by a fifth, as its price is less exact there.
+TEST(SharedRingUnasked, is_taken_wherever_it_is_cheaper) {
+  std::printf(
+      "          ranks a node    1     2     4     8    32: cells of 40 that take the ring\n");
+  int taken_on_large_nodes = 0;
+  for (const char* preset : {"fdr", "hdr"}) {
+    const plan::Network network = machine_preset(preset).network();
+    for (const Collective collective :
+         {Collective::allreduce, Collective::reduce_scatter, Collective::allgather}) {
+      std::printf("%s %-14s   ", preset, name_of(collective));
+      for (const std::uint32_t ranks_per_node : {1u, 2u, 4u, 8u, 32u}) {
+        int taken = 0;
+        for (const std::uint32_t nodes : {3u, 4u, 8u, 16u, 32u})
+          for (std::size_t bytes = 64u << 10; bytes <= 8u << 20; bytes *= 2) {
+            const std::uint32_t ranks = nodes * ranks_per_node;
+            CollectiveRequest asked{
+                .collective = collective,
+                .element_count = collective == Collective::allgather
+                                     ? (bytes / 8 + ranks - 1) / ranks
+                                     : bytes / 8,
+                .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)};
+            const Topology topology{.rank_count = ranks,
+                                    .node_of = nodes_of(nodes, ranks_per_node)};
+            const Both both = both_of(asked, topology, network);
+            const bool is_exact = ranks_per_node == 1 && collective != Collective::allgather;
+            const plan::Picoseconds weighed = is_exact ? both.ring : both.ring + both.ring / 4;
+            EXPECT_EQ(both.is_ring_taken, weighed < both.other)
+                << preset << ", " << name_of(collective) << ", " << nodes << " nodes of "
+                << ranks_per_node << ", " << bytes << " bytes: " << both.ring << " and "
+                << both.other;
+            taken += both.is_ring_taken ? 1 : 0;
+          }
+        std::printf(" %5d", taken);
+        if (ranks_per_node == 2) {
+          EXPECT_EQ(taken, 0) << "lanes in turns";
+        }
+        if (ranks_per_node == 32) taken_on_large_nodes += taken;
+      }
+      std::printf("\n");
+    }
+  }
+  EXPECT_GT(taken_on_large_nodes, 20);
+}
+
+/// Whose lanes have no turns.
+TEST(SharedRingUnasked, is_taken_on_nodes_of_unequal_size) {
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{32, 16, 32}, {8, 4, 8, 2}, {16, 8}, {3, 1, 2, 4}}) {
+    const std::vector<Node> node_of = nodes_of(sizes);
+    const Topology topology{.rank_count = static_cast<std::uint32_t>(node_of.size()),
+                            .node_of = node_of};
+    for (const std::size_t bytes : {64u << 10, 1u << 20}) {
+      const Both both =
+          both_of({.collective = Collective::allreduce,
+                   .element_count = bytes / 8,
+                   .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)},
+                  topology, fdr);
+      EXPECT_TRUE(both.is_ring_taken) << node_of.size() << " ranks, " << bytes
+                                      << " bytes: " << both.ring << " and " << both.other;
+    }
   }
 }
 
@@ -212,11 +281,10 @@ TEST(SharedRingUnasked, says_why_it_is_not_taken) {
   expect(why_no_ring(other, eight), "the payload is small");
   other = of_a_ring();
   other.zero_copy = true;
-  expect(why_no_ring(other, eight), "the buffers are registered");
+  expect(why_no_ring(other, eight), "payloads stay in their users' buffers");
   other = of_a_ring();
   other.per_round = {1, 1, 1};
   expect(why_no_ring(other, eight), "messages per round are asked for");
-  expect(why_no_ring(of_a_ring(), {.rank_count = 2}), "no more than two nodes");
   expect(why_no_ring(of_a_ring(), {.rank_count = 8, .shares_cpus = true}), "ranks share CPUs");
   other = of_a_ring();
   other.across = Across::flat;
