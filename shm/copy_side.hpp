@@ -120,9 +120,9 @@ class Side {
       streaming_(block, own_.data(), bytes);
     else if (way == Way::laps && part == Part::exchange_put)
       for (std::size_t i = 0; i < block_count(); ++i)
-        std::memcpy(block + i * costs_chunk_bytes, own_.data(), bytes);
+        detail::plain_copy(block + i * costs_chunk_bytes, own_.data(), bytes);
     else if (bytes > 0)
-      std::memcpy(block, own_.data(), bytes);
+      detail::plain_copy(block, own_.data(), bytes);
   }
 
   /// Copies what the other rank has put.
@@ -131,7 +131,7 @@ class Side {
     const bool gets_all = way == Way::laps && part == Part::exchange_get;
     const std::uint64_t count = gets_all ? load(probe_.theirs->blocks) : 1;
     for (std::uint64_t i = 0; i < count; ++i)
-      std::memcpy(into_.data(), their_block(first, i), bytes_of(part));
+      detail::plain_copy(into_.data(), their_block(first, i), bytes_of(part));
   }
 
   /// Whether both ranks have room for large payloads.
@@ -150,7 +150,9 @@ class Side {
   }
   bool reads(std::size_t bytes) noexcept { return reads(bytes, into_.data()); }
 
-  void copies_own_chunk() noexcept { std::memcpy(into_.data(), own_.data(), costs_chunk_bytes); }
+  void copies_own_chunk() noexcept {
+    detail::plain_copy(into_.data(), own_.data(), costs_chunk_bytes);
+  }
   std::size_t block_count() const noexcept { return probe_.blocks.size() / costs_chunk_bytes; }
 
  private:
@@ -184,7 +186,7 @@ class Side {
       if (way == Way::pieces_streaming)
         streaming_(place, large_source() + at, costs_piece_bytes);
       else
-        std::memcpy(place, large_source() + at, costs_piece_bytes);
+        detail::plain_copy(place, large_source() + at, costs_piece_bytes);
       store(probe_.mine->pieces, piece + 1, std::memory_order_release);
       const Seen seen = await(end_, [&] {
         if (load(probe_.theirs->pieces, std::memory_order_acquire) > piece) return Seen::step;
@@ -193,8 +195,8 @@ class Side {
       if (seen != Seen::step) return false;
       const std::uint64_t from = load(probe_.theirs->block) + place_of(piece, way);
       for (std::size_t i = 0; i < costs_piece_bytes / costs_chunk_bytes; ++i)
-        std::memcpy(large_target() + at + i * costs_chunk_bytes, their_block(from, i),
-                    costs_chunk_bytes);
+        detail::plain_copy(large_target() + at + i * costs_chunk_bytes, their_block(from, i),
+                           costs_chunk_bytes);
     }
     return true;
   }

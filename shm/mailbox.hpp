@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <tutti/detail/plain_copy.hpp>
 
 namespace tutti::shm {
 
@@ -85,7 +86,7 @@ inline void copy_payload(std::byte* into, const std::byte* from, std::size_t byt
   if (bytes == 8)
     std::memcpy(into, from, 8);
   else if (bytes > 0)
-    std::memcpy(into, from, bytes);
+    detail::plain_copy(into, from, bytes);
 }
 
 }  // namespace tutti::shm

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <tutti/detail/plain_copy.hpp>
 #include <vector>
 
 #include "shm/mailbox.hpp"
@@ -89,7 +90,7 @@ class NodeChannel {
     assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
     if (const std::byte* const there = mapped(slot, from, bytes)) {
-      if (bytes > 0) std::memcpy(into, there, bytes);
+      if (bytes > 0) detail::plain_copy(into, there, bytes);
     } else {
       read_error_ = lenders_[slot].process.read(from, into, bytes);
     }
@@ -158,6 +159,11 @@ class NodeChannel {
     if (!has_come(awaited.word, awaited.messages + 1)) return false;
     ++awaited.messages;
     return true;
+  }
+  /// Fetches the word of the slot, which will be looked at soon.  The channel must hold the slot.
+  [[gnu::always_inline]] void expect(std::uint32_t parity, std::uint32_t slot) const noexcept {
+    assert(holds_slot(parity, slot));
+    __builtin_prefetch(awaited_[parity][slot].word);
   }
   /// Whether the next message has arrived in the slot; it is not taken.
   bool arrived(std::uint32_t parity, std::uint32_t slot) const noexcept {

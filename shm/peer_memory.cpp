@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "tutti/detail/clock.hpp"
+#include "tutti/detail/plain_copy.hpp"
 
 namespace tutti::shm {
 namespace {
@@ -36,7 +37,7 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept {
   assert(process > 0);
   if (reads_by_itself(process)) {
-    if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);
+    if (bytes > 0) detail::plain_copy(into, reinterpret_cast<const std::byte*>(from), bytes);
     return 0;
   }
   return peek_peer_memory(process, from, into, bytes);

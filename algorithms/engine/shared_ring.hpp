@@ -656,7 +656,8 @@ class SharedRing {
           chunk, in_call(of_lap),
           [&](std::size_t in_buffer, std::size_t in_part, std::size_t length, std::uint32_t) {
             if (length > 0)
-              std::memcpy(there + offset + in_part, execution.memory.source + in_buffer, length);
+              detail::plain_copy(there + offset + in_part, execution.memory.source + in_buffer,
+                                 length);
             bytes += length;
           });
       ++contributed_;
@@ -804,12 +805,12 @@ class SharedRing {
       layout_.for_each_target(
           chunk, in_call(lap),
           [&](std::size_t, std::size_t in_part, std::size_t bytes, std::uint32_t member) {
-            std::memcpy(block_ + place + in_part, contribution(member) + in_part, bytes);
+            detail::plain_copy(block_ + place + in_part, contribution(member) + in_part, bytes);
           });
     } else {
       std::uint32_t member = 0;
       if (layout_.ring.begins_with(chunk) && part.source.bytes > 0)
-        std::memcpy(block_ + place, contribution(member++), part.source.bytes);
+        detail::plain_copy(block_ + place, contribution(member++), part.source.bytes);
       if (part.element_count > 0)
         for (; member < layout_.members; ++member)
           execution.reduction.combine(contribution(member), block_ + place, part.element_count,
@@ -882,7 +883,7 @@ class SharedRing {
           result.chunk, in_call(lap()),
           [&](std::size_t in_buffer, std::size_t in_part, std::size_t length, std::uint32_t) {
             if (length > 0)
-              std::memcpy(execution.memory.target + in_buffer, place + in_part, length);
+              detail::plain_copy(execution.memory.target + in_buffer, place + in_part, length);
             bytes += length;
           });
       count_copied(bytes, fabric);
@@ -949,8 +950,8 @@ class SharedRing {
     const Result result = result_of(lap, static_cast<std::uint32_t>(number % parts));
     assert(has_arrived(result.chunk, lap));
     if (result.part.source.bytes > 0)
-      std::memcpy(contribution_of(member, lap) + result.part.source.offset, result.place,
-                  result.part.source.bytes);
+      detail::plain_copy(contribution_of(member, lap) + result.part.source.offset, result.place,
+                         result.part.source.bytes);
     count_copied(result.part.source.bytes, fabric);
     publish_if_last(member, number, fabric);
     fabric.publish(address_of(layout_.taken(member)), 2 * (number + 1), 0);

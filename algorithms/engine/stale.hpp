@@ -182,7 +182,7 @@ class StaleCalls {
     const bool is_target = step.into.place == plan::Place::target;
     std::uint64_t label = given;
     if (step.action == plan::Action::copy) {
-      if (into != from && part.source.bytes > 0) std::memcpy(into, from, part.source.bytes);
+      if (into != from && part.source.bytes > 0) detail::plain_copy(into, from, part.source.bytes);
     } else {
       execution.reduction.combine(from, into, part.element_count, execution.reduction.context);
       label = std::min(given, is_target ? target_label_ : label_at(execution, into));

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "tutti/detail/faster_of_two.hpp"
+#include "tutti/detail/plain_copy.hpp"
 
 // GCC's ThreadSanitizer does not see streaming stores, so there are none under it.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -129,7 +130,7 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
   const Stores kind = is_step ? kind_of_steps_ : next_kind();
   const std::uint64_t begin = measures_ ? __builtin_ia32_rdtsc() : 0;
   if (kind == Stores::plain) {
-    std::memcpy(target, source, bytes);
+    plain_copy(target, source, bytes);
   } else {
     const std::size_t head = -reinterpret_cast<std::uintptr_t>(target) % streamed_line_bytes;
     const std::size_t lines = (bytes - head) / streamed_line_bytes * streamed_line_bytes;
@@ -154,7 +155,7 @@ inline void LongCopy::operator()(std::byte* target, const std::byte* source,
   const std::size_t at_once = way == Either::usual ? bytes : piece_bytes;
   const std::uint64_t begin = __builtin_ia32_rdtsc();
   for (std::size_t done = 0; done < bytes; done += at_once)
-    std::memcpy(target + done, source + done, std::min(at_once, bytes - done));
+    plain_copy(target + done, source + done, std::min(at_once, bytes - done));
   pieces_.took(way, bytes, __builtin_ia32_rdtsc() - begin);
 }
 
