@@ -160,6 +160,11 @@ class NodeChannel {
     ++awaited.messages;
     return true;
   }
+  /// Fetches the word of the slot, which will be looked at soon.  The channel must hold the slot.
+  [[gnu::always_inline]] void expect(std::uint32_t parity, std::uint32_t slot) const noexcept {
+    assert(holds_slot(parity, slot));
+    __builtin_prefetch(awaited_[parity][slot].word);
+  }
   /// Whether the next message has arrived in the slot; it is not taken.
   bool arrived(std::uint32_t parity, std::uint32_t slot) const noexcept {
     assert(holds_slot(parity, slot));

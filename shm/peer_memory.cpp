@@ -85,7 +85,7 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept {
   assert(process > 0);
   if (reads_by_itself(process)) {
-    if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);
+    detail::copy_memory(into, reinterpret_cast<const std::byte*>(from), bytes);
     return 0;
   }
   return peek_peer_memory(process, from, into, bytes);

@@ -244,6 +244,36 @@ bool begin_next_chunk(Execution& execution, F& fabric) noexcept {
   return true;
 }
 
+/// Before a long copy, which is the next step: the message that is awaited after it may have come
+/// meanwhile, and lies in the cache of its sender.  If it is fetched now, it is here after the
+/// copy.
+template <class F, class C>
+void fetch_next_message(const Execution& execution, F& fabric, C& channel) noexcept {
+  if constexpr (requires { fabric.expect(channel, execution.parity(), std::uint32_t{0}); }) {
+    const std::size_t after = execution.next + 1;
+    if (after >= execution.steps.size()) return;
+    const plan::Step& step = execution.steps[after];
+    if (step.action == plan::Action::await)
+      fabric.expect(channel, execution.parity(), step.slot);
+    else if (after + 1 == execution.steps.size() && !execution.is_last_chunk() &&
+             execution.steps[0].action == plan::Action::await)
+      fabric.expect(channel, execution.parity() ^ 1u, execution.steps[0].slot);
+  }
+}
+
+/// At the end of a call: the next one begins with the credits of the call before this one, which
+/// have come meanwhile as a rule, and lie in the caches of the ranks that gave them.  If they are
+/// fetched now, the next call need not wait until they have crossed.
+template <class F, class C>
+void fetch_credits(const Execution& execution, F& fabric, C& channel) noexcept {
+  if constexpr (requires { fabric.expect(channel, execution.parity(), std::uint32_t{0}); }) {
+    for (const plan::Step& step : execution.steps) {
+      if (step.action != plan::Action::await_credit) break;
+      fabric.expect(channel, execution.parity() ^ 1u, step.slot);
+    }
+  }
+}
+
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
 /// a put or a read fails (its status).  Never polls or blocks.
 template <class F, class C>
@@ -278,7 +308,8 @@ noexcept {
             // other.  A payload that is fetched only after its notification was seen costs a second
             // trip between the caches (measured, README).  The prefetch is not in a function of its
             // own, because GCC 12 takes such a function for one without effects and drops the call.
-            if (execution.memory.payload_bytes > 0) __builtin_prefetch(execution.slot(step.slot));
+            if (const std::byte* const line = execution.incoming_line(step.slot))
+              __builtin_prefetch(line);
             return Status::in_progress;
           }
           break;
@@ -289,11 +320,14 @@ noexcept {
         case plan::Action::copy:
           if constexpr (requires { fabric.combine_apart(); })
             if (combine_without_copy(execution, fabric, channel)) break;
-          if (!step.by_reference)
+          if (!step.by_reference) {
+            if (execution.memory.payload_bytes >= streamed_bytes_min)
+              fetch_next_message(execution, fabric, channel);
             copy_register(execution, step);
-          else if (const Status status = copy_referenced(execution, step, fabric, channel);
-                   status != Status::ok)
+          } else if (const Status status = copy_referenced(execution, step, fabric, channel);
+                     status != Status::ok) {
             return status;
+          }
           break;
         case plan::Action::combine:
           if (!step.by_reference)
@@ -310,6 +344,7 @@ noexcept {
     }
   } while (begin_next_chunk(execution, fabric));
   execution.in_flight = false;
+  fetch_credits(execution, fabric, channel);
   return Status::ok;
 }
 

@@ -286,6 +286,16 @@ struct Execution {
     return memory.slots[of_parity] + memory.offset_of_slot(index);
   }
 
+  /// The first line of a message on its way to a slot; null if there is no payload, or if the
+  /// message stays with its sender: who looks at a line that the sender writes takes it away from
+  /// there.
+  const std::byte* incoming_line(std::size_t index) const noexcept {
+    if (memory.payload_bytes == 0) return nullptr;
+    const std::vector<std::byte*>& elsewhere = memory.in_place[parity()];
+    const bool stays = index < elsewhere.size() && elsewhere[index] != nullptr;
+    return stays ? nullptr : slot(index);
+  }
+
   /// Bytes between the begin of the first partial, or of the first slot, and `where`.
   std::size_t offset_of(const plan::Register& where) const noexcept {
     assert((where.payload + 1u) * memory.payload_bytes <= memory.register_bytes);

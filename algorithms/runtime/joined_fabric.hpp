@@ -36,6 +36,11 @@ struct JoinedFabric {
     return channel.node.holds_slot(parity, slot) ? channel.node.take(parity, slot)
                                                  : network.take(channel.network, parity, slot);
   }
+  /// The message of a slot will be asked for soon.
+  [[gnu::always_inline]] void expect(const JoinedChannel& channel, std::uint32_t parity,
+                                     std::uint32_t slot) const noexcept {
+    if (channel.node.holds_slot(parity, slot)) channel.node.expect(parity, slot);
+  }
   /// Inside a node what is put is copied at once.
   bool sent(const JoinedChannel& channel) const noexcept { return network.sent(channel.network); }
   Status read(JoinedChannel& channel, std::uint32_t slot, std::uint64_t from, std::byte* into,

@@ -246,7 +246,8 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
   memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
   memory.long_slot_count = memory.data_slot_count - plan.short_slot_count;
   if (keeps_long_messages_with_senders(operation, request.asked.collective)) {
-    const std::size_t longest = shm::long_from_bytes(false);
+    const std::size_t longest =
+        shm::long_from_bytes(plan.flow_control == plan::FlowControl::one_way);
     memory.long_slot_count = 0;
     memory.short_slot_bytes = register_bytes_for(std::min(memory.payload_bytes, longest));
   }

@@ -59,13 +59,17 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
   if (plan::has_no_registers(plan) || is_told_of) return zero_copy_part_bytes_max;
   const std::size_t registers = 2 * (2 * std::size_t{plan.slot_count} + plan.parts);
   const bool has_few_registers = registers <= 256;
-  if (asked != 0 && !plan.is_pipeline && has_few_registers) return asked;
+  // All pieces of such a broadcast are together as long as a chunk of another one.
+  const std::size_t pieces = is_flat_broadcast(plan) ? plan.parts : 1;
+  if (asked != 0 && !plan.is_pipeline && has_few_registers)
+    return std::max<std::size_t>(asked / pieces, 1);
   if (plan::is_by_reference(plan)) return by_reference_bytes;
-  const std::size_t bytes = asked != 0         ? asked
+  const std::size_t chunk = asked != 0         ? asked
                             : plan.is_pipeline ? chunk_bytes_of_pipeline
                             : plan.zero_copy   ? chunk_bytes_zero_copy
                             : shares_nodes     ? chunk_bytes_in_node
                                                : chunk_bytes_across;
+  const std::size_t bytes = std::max<std::size_t>(chunk / pieces, 1);
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
   if (plan.partials_max > 0) {
     // Here the number of registers is known.  An eighth of the budget is left for rounding to
@@ -81,8 +85,18 @@ bool sends_blocks_directly(const plan::Plan& plan) noexcept {
          plan.short_slot_count == 0 && plan.payloads == 1;
 }
 
+std::uint16_t node_broadcast_pieces(std::size_t bytes) noexcept {
+  constexpr std::size_t bytes_min = 32u << 10;
+  constexpr std::uint16_t pieces = 4;
+  return bytes < bytes_min ? 1 : pieces;
+}
+
 bool is_flat_broadcast(const plan::Plan& plan) noexcept {
-  return plan.per_round.size() == 1 && plan.parts == 1 && !plan.is_pipeline && !plan.zero_copy &&
+  // The parts of a tree are pieces of one payload, those of other plans are blocks, or lanes.
+  const bool is_tree =
+      plan.algorithm.ends_with("_tree") && plan.algorithm.find('/') == std::string::npos;
+  const bool is_whole = plan.parts == 1 || is_tree;
+  return plan.per_round.size() == 1 && is_whole && !plan.is_pipeline && !plan.zero_copy &&
          !plan.shares_target && !plan::is_by_reference(plan);
 }
 
@@ -98,10 +112,12 @@ std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
   if (sends_blocks_directly(plan))  // A rank has a partial for each other rank at most.
     return longer(chunk_bytes_of_node_blocks, std::min(node_blocks_partials_bytes, share),
                   2 * std::max<std::size_t>(plan.parts - 1u, 1));
-  constexpr std::size_t partials_of_root = 2;  // used by successive chunks in turns
+  const std::size_t pieces = plan.parts;
+  const std::size_t partials_of_root = 2 * pieces;  // used by successive chunks in turns
   if (broadcast_bytes != 0 && is_flat_broadcast(plan))
-    return longer(std::min(chunk_bytes_of_node_broadcast, broadcast_bytes / node_broadcast_chunks),
-                  share, partials_of_root);
+    return longer(
+        std::min(chunk_bytes_of_node_broadcast, broadcast_bytes / node_broadcast_chunks) / pieces,
+        share, partials_of_root);
   return usual;
 }
 

@@ -239,6 +239,17 @@ Picoseconds cost_of_chain(const Query& query, const Variant& variant) {
          round_cost(query.network.between, 1, 1, piece, combines);
 }
 
+/// Into how many pieces a broadcast goes from its root directly to the other ranks of a single
+/// node.
+std::uint16_t pieces_of(const Query& query, const Variant& variant) {
+  const CollectiveRequest& request = query.request;
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const bool is_flat = query.topology.is_one_node() && rank_count > 1 && !variant.fans.is_chain &&
+                       variant.fans.in_node == plan::PerRound{rank_count - 1};
+  if (!is_broadcast(query) || !is_flat || request.shares_target || request.zero_copy) return 1;
+  return node_broadcast_pieces(request.bytes());
+}
+
 plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
   const CollectiveRequest& request = query.request;
   const plan::RootedShape shape{
@@ -246,7 +257,8 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
       .rank_count = query.topology.rank_count,
       .node_of = nodes_of(query),
       .fans = variant.fans,
-      .target = request.shares_target ? plan::Target::of_node : plan::Target::of_rank};
+      .target = request.shares_target ? plan::Target::of_node : plan::Target::of_rank,
+      .pieces = pieces_of(query, variant)};
   if (is_broadcast(query) && request.zero_copy)
     return plan::zero_copy_broadcast(
         self, shape, zero_copy_pieces(request.bytes(), query.topology.node_count()));

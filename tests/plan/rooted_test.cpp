@@ -50,6 +50,16 @@ Plan fibonacci_reduce(Rank self, const RootedShape& shape) {
 Plan fibonacci_ordered_reduce(Rank self, const RootedShape& shape) {
   return tree_reduce(self, fibonacci(shape), Order::rank_order);
 }
+/// From the root directly to all others, inside a node and across; in three pieces where that is
+/// one level.
+RootedShape pieced(RootedShape shape) {
+  shape.fans = {.in_node = {shape.rank_count}, .across = {shape.rank_count}};
+  shape.pieces = 3;
+  return shape;
+}
+Plan pieced_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, pieced(shape));
+}
 Plan wide_broadcast(Rank self, const RootedShape& shape) {
   return tree_broadcast(self, wide(shape));
 }
@@ -124,6 +134,9 @@ void expect_right(const RootedShape& shape) {
   EXPECT_EQ(first_violation(plans_of(wide_broadcast, shape), Promise::broadcast, shape.root),
             std::nullopt)
       << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(pieced_broadcast, shape), Promise::broadcast, shape.root),
+            std::nullopt)
+      << text_of(shape);
   EXPECT_EQ(first_violation(plans_of(wide_reduce, shape), Promise::each_once, shape.root),
             std::nullopt)
       << text_of(shape);
@@ -183,9 +196,9 @@ TEST(Rooted, two_copies_suffice_however_far_a_rank_runs_ahead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
     for (const Builder build :
-         {broadcast, wide_broadcast, chain_broadcast, chain_reduce, chain_ordered_reduce,
-          fibonacci_broadcast, reduce, ordered_reduce, wide_reduce, wide_ordered_reduce,
-          fibonacci_reduce, fibonacci_ordered_reduce}) {
+         {broadcast, wide_broadcast, pieced_broadcast, chain_broadcast, chain_reduce,
+          chain_ordered_reduce, fibonacci_broadcast, reduce, ordered_reduce, wide_reduce,
+          wide_ordered_reduce, fibonacci_reduce, fibonacci_ordered_reduce}) {
       const auto shapes = compositions(std::min(ranks, 10U));
       const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
@@ -213,11 +226,15 @@ Plan sharing_wide_broadcast(Rank self, const RootedShape& shape) {
 Plan sharing_fibonacci_broadcast(Rank self, const RootedShape& shape) {
   return tree_broadcast(self, sharing(fibonacci(shape)));
 }
+Plan sharing_pieced_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, sharing(pieced(shape)));
+}
 Plan sharing_chain_broadcast(Rank self, const RootedShape& shape) {
   return tree_broadcast(self, sharing(chained(shape)));
 }
 const Builder sharing_broadcasts[] = {sharing_broadcast, sharing_wide_broadcast,
-                                      sharing_fibonacci_broadcast, sharing_chain_broadcast};
+                                      sharing_fibonacci_broadcast, sharing_pieced_broadcast,
+                                      sharing_chain_broadcast};
 
 TEST(Rooted, with_one_target_a_node_is_right_for_every_shape_and_root) {
   for (std::uint32_t ranks = 1; ranks <= 8; ++ranks)
@@ -354,6 +371,30 @@ TEST(RootedTree, of_a_chain_passes_each_piece_on_at_once) {
   EXPECT_EQ(order, " <0 >0 <1 >1 <2 >2 <3 >3");
   EXPECT_EQ(plan.algorithm, "pipelined_chain");
   EXPECT_EQ(plan.per_round, (PerRound{1, 1, 1, 1}));
+}
+
+/// A piece is copied while the root writes the next one; credits are for all of them.
+TEST(RootedTree, in_pieces_sends_each_piece_as_soon_as_it_has_it) {
+  const auto order_of = [](const Plan& plan) {
+    std::string order;
+    for (const Step& step : plan.steps) {
+      if (step.action == Action::await) order += " <" + std::to_string(step.part);
+      if (step.action == Action::copy) order += " =" + std::to_string(step.part);
+      if (step.action == Action::put && step.payloads > 0)
+        order += " >" + std::to_string(step.part);
+      if (step.action == Action::put && step.payloads == 0) order += " >credit";
+      if (step.action == Action::await_credit) order += " <credit";
+    }
+    return order;
+  };
+  const RootedShape shape{.rank_count = 3, .fans = {.in_node = {}, .across = {2}}, .pieces = 3};
+  const Plan root = tree_broadcast(Rank{0}, shape), leaf = tree_broadcast(Rank{2}, shape);
+  EXPECT_EQ(order_of(root), " <credit <credit =0 >0 >0 =1 >1 >1 =2 >2 >2");
+  EXPECT_EQ(order_of(leaf), " <0 =0 <1 =1 <2 =2 >credit");
+  EXPECT_EQ(root.per_round, PerRound{6});
+  EXPECT_EQ(root.parts, 3);
+  EXPECT_EQ(root.partial_count, 3);
+  EXPECT_EQ(root.slot_count - root.line_slot_count, 3);
 }
 
 TEST(RootedTree, fans_say_how_many_are_told_in_a_round) {

@@ -13,6 +13,7 @@
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/blocks/blocks.hpp"
+#include "plan/rooted/rooted.hpp"
 #include "simulated_run.hpp"
 
 namespace tutti {
@@ -332,6 +333,68 @@ TEST(Engine, pieces_are_tried_for_long_blocks) {
 #endif
   EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min - 1, false));
   EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min, true));  // in place: nothing to copy
+}
+
+/// Everything has arrived; what will be asked for soon is written down.
+struct ReadyFabric {
+  struct Asked {
+    std::uint32_t parity, slot;
+    friend bool operator==(const Asked&, const Asked&) = default;
+  };
+  std::vector<Asked> expected = {};
+
+  Status put(std::uint32_t&, std::uint32_t, std::size_t) noexcept { return Status::ok; }
+  bool take(std::uint32_t&, std::uint32_t, std::uint32_t) noexcept { return true; }
+  bool sent(std::uint32_t&) const noexcept { return true; }
+  Status read(std::uint32_t&, std::uint32_t, std::uint64_t, std::byte*, std::size_t) noexcept {
+    return Status::ok;
+  }
+  void expect(const std::uint32_t&, std::uint32_t parity, std::uint32_t slot) noexcept {
+    expected.push_back({parity, slot});
+  }
+};
+
+/// A rank that waits for credits fetches those of its next call at the end of this one.
+TEST(Engine, credits_of_the_next_call_are_fetched_at_the_end_of_a_call) {
+  const plan::RootedShape shape{.rank_count = 3, .fans = {.in_node = {}, .across = {2}}};
+  for (const std::uint32_t rank : {0u, 1u}) {
+    std::vector<plan::Plan> plans{plan::tree_broadcast(Rank{rank}, shape)};
+    SimulatedRank one;
+    simulation::set_up(one, plans[0], {.reduction = {.element_bytes = 8}, .element_count = 3});
+    std::vector<std::uint64_t> source(3), target(3);
+    one.execution.memory.source = reinterpret_cast<std::byte*>(source.data());
+    one.execution.memory.target = reinterpret_cast<std::byte*>(target.data());
+    ReadyFabric fabric;
+    for (std::uint32_t call = 1; call <= 3; ++call) {
+      fabric.expected.clear();
+      one.execution.begin();
+      ASSERT_EQ(engine::advance(one.execution, fabric, call), Status::ok);
+      const std::uint32_t next = (call + 1) & 1;
+      const std::vector<ReadyFabric::Asked> credits{{next, 1}, {next, 2}};
+      EXPECT_EQ(fabric.expected, rank == 0 ? credits : std::vector<ReadyFabric::Asked>{});
+    }
+  }
+}
+
+/// Who waits for a message fetches its first line, unless its sender writes there.
+TEST(Engine, the_line_of_a_message_that_stays_with_its_sender_is_left_alone) {
+  engine::Execution execution;
+  std::vector<std::byte> slots(4 * 64), partial(64);
+  engine::RegisterMemory& memory = execution.memory;
+  memory.data_slot_count = memory.long_slot_count = 2;
+  memory.register_bytes = 64;
+  memory.slots = {slots.data(), slots.data() + 128};
+  EXPECT_EQ(execution.incoming_line(1), nullptr) << "no payload";
+  memory.payload_bytes = 8;
+  for (const std::uint64_t call : {1u, 2u}) {
+    execution.sequence = call;
+    EXPECT_EQ(execution.incoming_line(1), slots.data() + (call & 1) * 128 + 64);
+  }
+  memory.in_place[0] = {nullptr, partial.data()};
+  EXPECT_EQ(execution.incoming_line(0), slots.data());
+  EXPECT_EQ(execution.incoming_line(1), nullptr);
+  execution.sequence = 1;
+  EXPECT_EQ(execution.incoming_line(1), slots.data() + 128 + 64) << "in calls of another parity";
 }
 
 }  // namespace

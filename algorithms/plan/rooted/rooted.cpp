@@ -72,6 +72,10 @@ Plan tree_broadcast(Rank self, const RootedShape& shape) {
   const TreePlace place =
       nested_tree(self, shape.root, shape.rank_count, shape.node_of, shape.fans);
   Plan plan = empty_plan(self, shape, place, {place.fans.rbegin(), place.fans.rend()});
+  if (place.fans.size() == 1 && !plan.is_pipeline && shape.target == Target::of_rank) {
+    plan.parts = shape.pieces;
+    plan.per_round[0] *= shape.pieces;
+  }
   const std::uint16_t count = plan.parts;
   if (shape.rank_count > 1) {
     plan.line_slot_count = place.edge_count;

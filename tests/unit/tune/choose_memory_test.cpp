@@ -96,10 +96,13 @@ TEST(Selection, long_broadcasts_in_a_single_node_go_in_longer_chunks_if_these_st
       const plan::Plan tree = broadcast_plan(
           Rank{0}, ranks,
           {.bytes = bytes, .per_round_by_default = {}, .node_of = nodes_of(1, ranks)});
-      return chunk_bytes_in_one_node(tree, asked, arena_bytes, bytes);
+      EXPECT_EQ(tree.parts, bytes < 32u << 10 ? 1 : 4);
+      EXPECT_TRUE(is_flat_broadcast(tree));
+      return tree.parts * chunk_bytes_in_one_node(tree, asked, arena_bytes, bytes);
     };
     constexpr std::size_t usual = 64u << 10, arena = 64u << 20;
     EXPECT_EQ(chunk(1000, arena), usual);
+    EXPECT_EQ(chunk(32u << 10, arena), usual);
     EXPECT_EQ(chunk(512u << 10, arena), usual);
     EXPECT_EQ(chunk(1u << 20, arena), 128u << 10);
     EXPECT_EQ(chunk(2u << 20, arena), 256u << 10);
@@ -116,6 +119,7 @@ TEST(Selection, long_broadcasts_in_a_single_node_go_in_longer_chunks_if_these_st
                                           .node_of = nodes_of(1, 8),
                                           .tree = Tree::binomial});
   ASSERT_GT(tree.per_round.size(), 1u);
+  EXPECT_EQ(tree.parts, 1) << "nor is it cut into pieces";
   EXPECT_EQ(chunk_bytes_in_one_node(tree, 0, 64u << 20, 8u << 20), 64u << 10);
 }
 
