@@ -29,11 +29,13 @@ using tune::Sample;
 constexpr std::uint32_t stream_max = 16;     // messages of a stream between two ranks
 constexpr std::uint32_t port_stream = 4;     // messages of each rank at a shared port
 constexpr std::uint32_t answerers_max = 64;  // of incast
-/// In real time a batch has so many blocks, each of so many repetitions one after the other, and a
-/// pass goes once through all points.
-constexpr std::uint32_t blocks_of_batch = 8, repetitions_max = 1024;
+/// In real time a batch has blocks of so many repetitions, one after the other: long enough for a
+/// clock, and so short that a program that takes the CPU disturbs few of them.  A pass goes once
+/// through all points.
+constexpr std::uint32_t block_most = 16, blocks_least = 4;
 constexpr std::uint32_t passes_least = 16, passes_most = 96;
 constexpr std::uint32_t times_max = 32;  // of a batch: of its blocks, or of its repetitions
+constexpr std::uint32_t repetitions_max = times_max * block_most;
 constexpr std::size_t memory_bytes = 1u << 20;
 constexpr Picoseconds none = -1;  // this rank has not measured it
 
@@ -139,7 +141,9 @@ std::vector<Point> points_of(const Roles& roles, const std::vector<Probe>& only)
       if (messages >= answerers) break;
     }
   if (roles.inside != no_rank) {
-    for (const std::uint64_t bytes : {8u, 1024u, 4096u, 16384u})
+    // Three that share a cache line with their word, and three that take many lines, so that both
+    // have a line of their own where one does not fit all.
+    for (const std::uint64_t bytes : {8u, 24u, 48u, 1024u, 4096u, 16384u})
       points.push_back({Probe::inside_one_way, bytes, 1});
     // Several, because a clock takes longer than a message.
     for (const std::uint64_t bytes : {8u, 1024u, 4096u})
@@ -388,7 +392,7 @@ class Prober {
   /// How many repetitions, one after the other, make one time of a batch.
   std::uint32_t block_of(const Point& point, std::uint32_t count) const {
     if (is_virtual_ || point.probe == Probe::shared_port) return 1;
-    return std::max(count / blocks_of_batch, 1u);
+    return std::clamp(count / blocks_least, 1u, block_most);
   }
 
   /// The least mean of a block of so many repetitions; `none` if it could not be measured.

@@ -25,10 +25,14 @@ struct Key {
   }
 };
 /// The lines of one probe: through the least time of each cell, which has the least noise; through
-/// the middle one; and through what each pass has measured alone, as far as a cell has times.
+/// the middle one; and through the middle one of each of some stretches of time.
 struct Views {
   RobustLine least, middle;
-  std::vector<RobustLine> passes = {};
+  std::vector<RobustLine> stretches = {};
+  bool is_unsteady = false;  // the least times are of another state of the machine than most are
+
+  /// A line that could as well have been measured, of the times that say so.
+  Line drawn(Generator& generator) const { return (is_unsteady ? middle : least).drawn(generator); }
 };
 using Lines = std::map<Key, Views>;
 
@@ -61,11 +65,32 @@ double middle_of(std::vector<double> times) {
   return *middle;
 }
 
+/// Whether half of the cells or more have a least time that is more than a tenth below their middle
+/// one: further than noise moves the least of some means.
+bool is_unsteady(const std::vector<Cell>& cells) {
+  constexpr double far = 0.1;
+  std::vector<double> off;
+  for (const Cell& cell : cells) {
+    const double middle = middle_of(cell.times);
+    const double least = *std::min_element(cell.times.begin(), cell.times.end());
+    off.push_back((middle - least) / std::max(middle, 1.0));
+  }
+  return middle_of(std::move(off)) > far;
+}
+
 Views views_of(const std::vector<Cell>& cells) {
-  Views views{.least = RobustLine(cells), .middle = line_of_one_each(cells, middle_of)};
-  for (std::size_t pass = 0; pass < views.least.times_min(); ++pass)
-    views.passes.push_back(
-        line_of_one_each(cells, [pass](const std::vector<double>& times) { return times[pass]; }));
+  constexpr std::size_t stretches_most = 8, passes_wanted = 5;  // of each stretch
+  Views views{.least = RobustLine(cells),
+              .middle = line_of_one_each(cells, middle_of),
+              .is_unsteady = is_unsteady(cells)};
+  const std::size_t count = std::min(stretches_most, views.least.times_min() / passes_wanted);
+  for (std::size_t stretch = 0; stretch < count; ++stretch)
+    views.stretches.push_back(line_of_one_each(cells, [&](const std::vector<double>& times) {
+      const auto place = [&](std::size_t end) {
+        return times.begin() + static_cast<std::ptrdiff_t>(end * times.size() / count);
+      };
+      return middle_of({place(stretch), place(stretch + 1)});
+    }));
   return views;
 }
 
@@ -142,10 +167,10 @@ class Telling {
   void add(const Views& views, std::optional<Parameter> base, std::optional<Parameter> slope) {
     told_.push_back({&views, base, slope});
   }
-  /// How often all that is told was measured, at least.
-  std::size_t passes() const {
+  /// Into how many stretches of time all that is told was divided, at least.
+  std::size_t stretches() const {
     std::size_t least = SIZE_MAX;
-    for (const Told& one : told_) least = std::min(least, one.views->passes.size());
+    for (const Told& one : told_) least = std::min(least, one.views->stretches.size());
     return told_.empty() ? 0 : least;
   }
   bool is_told(Parameter parameter) const {
@@ -220,7 +245,7 @@ Values drawn_from(const Machine& machine, Generator& generator) {
 }
 
 /// Sets the parameters that are told, with intervals of 95 %: how far off the line may be, by its
-/// least times; and what one pass alone would have told, as machines change from pass to pass.
+/// least times; and what an eighth of the time alone would have told, as machines change meanwhile.
 void set_told(Machine& machine, const Telling& telling, Generator& generator,
               std::vector<std::string>& remarks) {
   constexpr std::size_t replicate_count = 400, outside = replicate_count / 40;
@@ -229,33 +254,32 @@ void set_told(Machine& machine, const Telling& telling, Generator& generator,
       telling.values(given, [](const Views& views) { return views.middle.line(); });
   std::array<std::vector<double>, parameter_count> drawn;
   for (std::size_t replicate = 0; replicate < replicate_count; ++replicate) {
-    const Values other = telling.values(drawn_from(machine, generator), [&](const Views& views) {
-      return views.least.drawn(generator);
-    });
+    const Values other = telling.values(drawn_from(machine, generator),
+                                        [&](const Views& views) { return views.drawn(generator); });
     for (std::size_t i = 0; i < parameter_count; ++i) drawn[i].push_back(other[i]);
   }
-  std::array<std::vector<double>, parameter_count> by_pass;
-  for (std::size_t pass = 0; pass < telling.passes(); ++pass) {
-    const Values other =
-        telling.values(given, [pass](const Views& views) { return views.passes[pass].line(); });
-    for (std::size_t i = 0; i < parameter_count; ++i) by_pass[i].push_back(other[i]);
+  Values least = values, most = values;
+  for (std::size_t stretch = 0; stretch < telling.stretches(); ++stretch) {
+    const Values other = telling.values(
+        given, [stretch](const Views& views) { return views.stretches[stretch].line(); });
+    for (std::size_t i = 0; i < parameter_count; ++i) {
+      least[i] = std::min(least[i], other[i]);
+      most[i] = std::max(most[i], other[i]);
+    }
   }
   for (std::size_t i = 0; i < parameter_count; ++i) {
     const auto parameter = static_cast<Parameter>(i);
     if (!telling.is_told(parameter)) continue;
     std::sort(drawn[i].begin(), drawn[i].end());
-    std::sort(by_pass[i].begin(), by_pass[i].end());
-    const std::size_t odd = by_pass[i].size() / 40;  // passes on either side of the middle 95 %
     const std::int64_t value = whole(parameter, values[i]);
     if (values[i] > static_cast<double>(most_of(parameter)))
       remarks.push_back(std::string(key_of(parameter)) +
                         " is more than a tuning file may say; it is " + std::to_string(value) +
                         ", the most");
     // Times are whole picoseconds, so that one more or less says nothing.
-    const std::int64_t low = whole(parameter, std::min(drawn[i][outside], by_pass[i][odd]) - 1);
-    const std::int64_t high = whole(parameter, std::max(drawn[i][replicate_count - 1 - outside],
-                                                        by_pass[i][by_pass[i].size() - 1 - odd]) +
-                                                   1);
+    const std::int64_t low = whole(parameter, std::min(drawn[i][outside], least[i]) - 1);
+    const std::int64_t high =
+        whole(parameter, std::max(drawn[i][replicate_count - 1 - outside], most[i]) + 1);
     machine.figures[i] = {value, std::min(low, value), std::max(high, value), Origin::measured};
   }
 }

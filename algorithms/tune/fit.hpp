@@ -5,8 +5,9 @@
 // A sample is the least mean of some blocks of a pass over all probes, so that rare delays are not
 // in it; what it takes in the middle one of all passes is what the fit goes by, because a race
 // compares with the middle one, too.  Noise only adds time, so that the truth may be as far below
-// the least sample as that is below others; and a machine changes from pass to pass (clocks, the
-// CPUs that a host gives), so that an interval has at least what the passes would have told alone.
+// the least sample as that is below others, unless most are far above it, as where a host gives
+// other CPUs now and then; and a machine changes meanwhile (clocks, the CPUs that a host gives), so
+// that an interval has at least what each eighth of the passes would have told alone.
 #pragma once
 
 #include <cstdint>
