@@ -114,8 +114,8 @@ class Builder {
   }
 
  private:
-  /// Of a reduce in a single node, each of whose ranks has a lane, in which it combines what all
-  /// give: no rank completes before all have entered.
+  /// Whether each rank of a single node has a lane of a reduce, in which it combines what all give:
+  /// no rank completes before all have entered.
   static bool all_wait_for_all(const LaneShape& shape, const NodeShares& shares,
                                const Roots& roots) {
     return roots.of_reduce != no_rank && shares.node_count() == 1 &&
