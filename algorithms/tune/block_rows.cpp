@@ -491,8 +491,10 @@ std::string why_not_node_alltoall(const Query& query) {
     return "blocks of so many ranks are more than a plan has slots for";
   const std::uint64_t block_bytes = std::max<std::size_t>(bytes, 1);
   constexpr std::uint64_t registers = 4;  // slots and partials, for two calls
+  // Blocks of 8 bytes of 32 ranks a node take 2 MiB; directly, each would be a message that takes a
+  // port for as long as its gap.
   return plan::node_alltoall_payloads(query.topology.node_of) >
-                 together_registers_bytes / (registers * block_bytes)
+                 plan_registers_bytes / (registers * block_bytes)
              ? "its registers would take too much of the arena"
              : "";
 }
@@ -511,7 +513,8 @@ Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
   const Picoseconds largest = topology.largest_node();
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
   return network.travel_time(bytes) + network.receive_overhead +
-         largest * (topology.rank_count - largest) * network.port_time(bytes);
+         (std::max<Picoseconds>(largest * (topology.rank_count - largest), 1) - 1) *
+             network.port_time(bytes);
 }
 
 /// Two stages in memory, of a message for each rank of the node with what a rank carries.
@@ -534,7 +537,7 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
       wait;
   const std::uint64_t together = std::uint64_t{largest} * largest * bytes;
   return 2 * stage + network.travel_time(together) + turns * network.receive_overhead +
-         static_cast<Picoseconds>(others) * network.port_time(together);
+         (static_cast<Picoseconds>(others) - 1) * network.port_time(together);
 }
 
 /// Each n with which blocks pass through others, whole, and do not take too much of the arena.

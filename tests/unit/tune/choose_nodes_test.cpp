@@ -341,9 +341,10 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
   EXPECT_EQ(taken(nodes_of(3, 3), 512), "direct");
   EXPECT_EQ(taken(nodes_of(1, 16), 8), "direct");
   EXPECT_EQ(taken(nodes_of(8, 1), 8), "direct");
-  // Registers of 2^18 bytes, in two copies of slots and as many partials.
-  EXPECT_EQ(taken(nodes_of(8, 8), 273), "node_alltoall");
-  EXPECT_EQ(taken(nodes_of(8, 8), 274), "direct");
+  // Registers of 2^21 bytes, in two copies of slots and as many partials.
+  EXPECT_EQ(taken(nodes_of(8, 8), 274), "node_alltoall");
+  EXPECT_EQ(taken(nodes_of(4, 32), 32), "node_alltoall");
+  EXPECT_EQ(taken(nodes_of(4, 32), 33), "direct");
   EXPECT_EQ(taken(nodes_of(2, 300), 1), "direct");
   // All ranks choose alike.
   const std::vector<Node> uneven = nodes_of({5, 1, 4, 2});
