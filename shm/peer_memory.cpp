@@ -100,8 +100,13 @@ int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
   assert(id > 0);
   assert(nonce != 0);
-  const Timeout now = detail::MonotonicClock::read();
-  if (now < believed_until) return read_peer_memory(id, from, into, bytes);
+  Timeout now = detail::MonotonicClock::read();
+  if (now < believed_until) {
+    const int error = read_peer_memory(id, from, into, bytes);
+    now = detail::MonotonicClock::read();
+    if (now < believed_until) return error;
+    // This thread was stopped meanwhile, perhaps before it read.
+  }
   std::uint64_t found = 0;
   if (reads_by_itself(id)) {
     std::memcpy(&found, reinterpret_cast<const std::byte*>(nonce_address), sizeof found);

@@ -602,6 +602,21 @@ Case allreduce_of(const RingShape& shape) {
 }
 
 /// What the registry takes a shared ring to cost is what it costs.
+TEST(NodeTime, of_the_shared_ring_is_its_price_where_combining_takes_longest) {
+  const MachineFile file(description("hdr", work));
+  for (const std::uint32_t nodes : {2u, 4u, 8u, 16u}) {
+    Case one = allreduce_of({nodes, 1, 1u << 20});
+    one.algorithm = Algorithm::shared_ring;
+    const auto ends = measured(one);
+    tune::CollectiveRequest request = request_of(one);
+    request.algorithm = Algorithm::shared_ring;
+    const auto price =
+        static_cast<double>(tune::choose(request, topology_of(one), machine_of_hdr).cost());
+    const auto time = static_cast<double>(*std::max_element(ends.begin(), ends.end()));
+    EXPECT_NEAR(price / time, 1, 0.06)
+        << nodes << " nodes: " << price / 1e6 << " and " << time / 1e6 << " us";
+  }
+}
 TEST(NodeTime, of_the_shared_ring_is_its_price) {
   const MachineFile file;
   for (const RingShape& shape : {RingShape{4, 1, 1u << 20},

@@ -41,11 +41,13 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds back =
       last + between.per_byte.of(bytes) + (members > 1 ? result / 2 + told(inside) : 0);
   const Picoseconds there = back + joined;
+  const Picoseconds combining = shape.sub_blocks * joined / members;  // by all ranks, of a block
   const Picoseconds along =
-      lap_count == 1
-          ? hops * (std::max(block, there) + std::max(block, back)) + (block > back ? last : 0)
-          : std::max(lap_count * 2 * hops * block + last,
-                     lap_count * hops * (there + back) / laps.in_flight);
+      lap_count == 1 ? hops * (std::max({block, there, combining}) + std::max(block, back)) +
+                           (block > back ? last : 0)
+                     : std::max({lap_count * 2 * hops * block + last,
+                                 lap_count * hops * (there + back) / laps.in_flight,
+                                 lap_count * hops * combining + hops * block});
   if (members == 1) return along;
 
   // A rank combines every M-th chunk, and sees it twice: as a contribution and as a result.  In one

@@ -5,8 +5,8 @@
 // flight, two things work at the same time, and the longer one counts:
 //
 //   the network   of one lap, N - 1 hops there and N - 1 back: each takes C chunks through a port,
-//                 or the way of one chunk and, there, its combining.  Of several laps, what goes
-//                 through a port, or the hops of one lap L / F times.
+//                 or the way of one chunk and, there, its combining, or the combining of a block.
+//                 Of several laps, what goes through a port, or the hops of one lap L / F times.
 //   the ranks     where ranks share nodes: each stores its contribution and copies all results, and
 //                 combines M contributions to each M-th chunk
 //

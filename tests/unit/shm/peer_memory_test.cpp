@@ -10,12 +10,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include "tutti/detail/clock.hpp"
 
 namespace tutti::shm {
 namespace {
@@ -140,6 +143,24 @@ TEST(PeerMemory, is_looked_at_again_after_a_millisecond) {
   ::usleep(2000);
   EXPECT_EQ(process.read(from, reinterpret_cast<std::byte*>(&into), sizeof into), ESRCH);
   end_child(child);
+}
+
+/// What was read late, by a thread that was stopped for instance, is read again with the nonce.
+TEST(PeerMemory, is_looked_at_again_if_the_reading_ends_late) {
+  constexpr std::size_t bytes = std::size_t{64} << 20;  // for some milliseconds
+  void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  const pid_t child = fork_child();
+  ASSERT_GT(child, 0);
+  PeerProcess process = peer(child);
+  process.nonce = 7;
+  const auto from = reinterpret_cast<std::uint64_t>(pages);
+  std::vector<std::byte> into(bytes);
+  process.believed_until = detail::MonotonicClock::read() + std::chrono::milliseconds(1);
+  EXPECT_EQ(process.read(from, into.data(), bytes), ESRCH);
+  end_child(child);
+  EXPECT_EQ(::munmap(pages, bytes), 0);
 }
 
 TEST(PeerMemory, of_a_process_that_got_the_id_of_another_is_refused) {
