@@ -26,6 +26,6 @@ plan::Picoseconds canonical_time_of_all(const CanonicalShape& shape,
                                         const plan::Network& network);
 
 /// Up to so many ranks, canonical_time() follows all nodes.
-inline constexpr std::uint32_t canonical_ranks_of_all = 128;
+inline constexpr std::uint32_t canonical_ranks_of_all = 64;
 
 }  // namespace tutti::tune

@@ -325,11 +325,12 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
       const std::size_t left = budget - messages;
       const bool is_halving = row.algorithm == Algorithm::canonical_halving;
       const bool has_many = topology_.rank_count > canonical_ranks_of_all;
-      // Plans of canonical dissemination take longer to build, so their messages count more.
+      // Plans of canonical dissemination take longer to build, so their messages count more; where
+      // they are too many, the price is the closer one already.
       if (!is_halving && !has_many && topology_.rank_count > 32 && more <= left) more *= 4;
-      if (is_halving ? more > left && price <= near : has_many ? more <= left : more > left)
+      if (is_halving ? more > left && price <= near : has_many && more <= left)
         rival->time = row.closer_cost(query, rival->variant);
-      if (rival->time && (is_halving || !has_many)) more = 0;
+      if (rival->time && is_halving) more = 0;
     }
     // Few messages of one node leave room for others with many.
     const bool is_of_node = is_followed_by_node(query, row, rival->variant, first);
