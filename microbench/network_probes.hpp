@@ -29,9 +29,10 @@ struct NetworkProbeOptions {
 /// nodes; inside, two ranks of the first node that has them.  What cannot be measured with these
 /// ranks, or is not permitted here, has no samples.
 ///
-/// The probes are repeated in turn until the budget is spent; each sample is the least of up to 32
-/// repetitions.  In virtual time (if this process has joined one) repetitions are counted instead,
-/// and the budget bounds them.
+/// The probes are repeated in turn, 96 times at most, until the budget is spent, or a quarter of it
+/// if by then the middle of what each has taken is known to a fiftieth; each sample is the least
+/// mean of up to 32 blocks of up to 16 repetitions.  In virtual time (if this process has joined
+/// one) repetitions are counted instead, and the budget bounds them.
 ///
 /// Throws Error{invalid_argument} for a budget below 50 ms, other Errors alike on all ranks, and
 /// RunFailed where a rank does not answer for a minute.

@@ -25,14 +25,14 @@ struct Key {
   }
 };
 /// The lines of one probe: through the least time of each cell, which has the least noise; through
-/// the middle one; and through the middle one of each of some stretches of time.
+/// the middle one, which counts where the machine is unsteady; and through the middle one of each
+/// of some stretches of time.
 struct Views {
   RobustLine least, middle;
   std::vector<RobustLine> stretches = {};
   bool is_unsteady = false;  // the least times are of another state of the machine than most are
 
-  /// A line that could as well have been measured, of the times that say so.
-  Line drawn(Generator& generator) const { return (is_unsteady ? middle : least).drawn(generator); }
+  const RobustLine& through() const { return is_unsteady ? middle : least; }
 };
 using Lines = std::map<Key, Views>;
 
@@ -84,7 +84,7 @@ Views views_of(const std::vector<Cell>& cells) {
               .middle = line_of_one_each(cells, middle_of),
               .is_unsteady = is_unsteady(cells)};
   const std::size_t count = std::min(stretches_most, views.least.times_min() / passes_wanted);
-  for (std::size_t stretch = 0; stretch < count; ++stretch)
+  for (std::size_t stretch = 0; stretch < count && count > 1; ++stretch)
     views.stretches.push_back(line_of_one_each(cells, [&](const std::vector<double>& times) {
       const auto place = [&](std::size_t end) {
         return times.begin() + static_cast<std::ptrdiff_t>(end * times.size() / count);
@@ -251,11 +251,12 @@ void set_told(Machine& machine, const Telling& telling, Generator& generator,
   constexpr std::size_t replicate_count = 400, outside = replicate_count / 40;
   const Values given = values_of(machine);
   const Values values =
-      telling.values(given, [](const Views& views) { return views.middle.line(); });
+      telling.values(given, [](const Views& views) { return views.through().line(); });
   std::array<std::vector<double>, parameter_count> drawn;
   for (std::size_t replicate = 0; replicate < replicate_count; ++replicate) {
-    const Values other = telling.values(drawn_from(machine, generator),
-                                        [&](const Views& views) { return views.drawn(generator); });
+    const Values other = telling.values(drawn_from(machine, generator), [&](const Views& views) {
+      return views.through().drawn(generator);
+    });
     for (std::size_t i = 0; i < parameter_count; ++i) drawn[i].push_back(other[i]);
   }
   Values least = values, most = values;

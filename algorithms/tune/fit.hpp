@@ -3,11 +3,11 @@
 // Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
 // slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
 // A sample is the least mean of some blocks of a pass over all probes, so that rare delays are not
-// in it; what it takes in the middle one of all passes is what the fit goes by, because a race
-// compares with the middle one, too.  Noise only adds time, so that the truth may be as far below
-// the least sample as that is below others, unless most are far above it, as where a host gives
-// other CPUs now and then; and a machine changes meanwhile (clocks, the CPUs that a host gives), so
-// that an interval has at least what each eighth of the passes would have told alone.
+// in it.  Noise only adds time: the least sample of a probe with its bytes and messages is what it
+// takes, and how far the others are above it says how far the least may be, too.  Where most are a
+// tenth above the least or more, the machine is unsteady, as where a host gives other CPUs now and
+// then: the middle one is what it takes then, because a race compares with the middle one, too.  An
+// interval has at least what each eighth of the passes would have told alone.
 #pragma once
 
 #include <cstdint>

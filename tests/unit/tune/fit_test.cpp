@@ -241,6 +241,21 @@ TEST(Fit, what_a_clock_is_too_coarse_for_makes_intervals_wide_but_no_nonsense) {
   EXPECT_LE(figure.high, 28'000);
 }
 
+TEST(Fit, an_unsteady_machine_is_what_it_mostly_was_and_its_interval_has_the_rest) {
+  // Messages take 100 ns and 0.1 ns a byte for a quarter of the time, and then three times as long.
+  std::vector<Sample> samples;
+  for (std::uint32_t pass = 0; pass < 40; ++pass)
+    for (const std::uint64_t bytes : {8u, 64u, 1024u, 4096u, 16384u})
+      samples.push_back(
+          {.probe = Probe::inside_one_way,
+           .bytes = bytes,
+           .time = static_cast<plan::Picoseconds>((100'000 + 100 * bytes) * (pass < 10 ? 1 : 3))});
+  const Figure each = fit(samples, fallback_like_none(), 1).machine[Parameter::inside_per_byte];
+  EXPECT_NEAR(static_cast<double>(each.value), 300'000, 1000);
+  EXPECT_LE(each.low, 100'000);
+  EXPECT_GE(each.high, 300'000);
+}
+
 TEST(Fit, is_a_function_of_samples_and_seed) {
   auto samples = samples_of(machine_preset("hdr"), {.jitter = 0.03, .jitter_ps = 3e3});
   const Fit once = fit(samples, fallback_like_none(), 5);
