@@ -27,6 +27,7 @@
 #include "support/device.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/shared.hpp"
+#include "tune/choose.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"
 #include "verbs/driver.hpp"
@@ -267,15 +268,28 @@ TEST(Tuning, findings_decide_between_trees_lanes_and_chains_inside_a_node) {
   const Outcomes outcomes(2);
   constexpr std::size_t bytes = 65536, count = bytes / sizeof(double);
   tune::Tuning found{.made_on = fingerprint(), .machine = tune::machine_preset("hdr")};
-  found.findings = {{.collective = tune::Collective::reduce,
-                     .bytes = bytes,
-                     .ranks_per_node = 2,
-                     .operators = tune::OperatorClass::rounding,
-                     .winner = {"2 lanes", 5'000'000, 5'000'000}},
-                    {.collective = tune::Collective::broadcast,
-                     .bytes = bytes,
-                     .ranks_per_node = 2,
-                     .winner = {"pipelined_chain of latency 7", 5'000'000, 5'000'000}}};
+  const tune::Knowledge hdr = tune::untuned(found.machine);
+  const auto racer = [&](tune::Collective collective, const std::string& family) {
+    const tune::CollectiveRequest request{
+        .collective = collective,
+        .element_count = count,
+        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+        .root = Rank{0}};
+    for (const tune::Choice& one :
+         tune::candidates(request, {.rank_count = 2, .node_of = {Node{0}, Node{0}}}, hdr, 6))
+      if (tune::family_of(one.name()) == family) return one.name();
+    return "no " + family;
+  };
+  found.findings = {
+      {.collective = tune::Collective::reduce,
+       .bytes = bytes,
+       .ranks_per_node = 2,
+       .operators = tune::OperatorClass::rounding,
+       .winner = {racer(tune::Collective::reduce, "lanes"), 5'000'000, 5'000'000}},
+      {.collective = tune::Collective::broadcast,
+       .bytes = bytes,
+       .ranks_per_node = 2,
+       .winner = {racer(tune::Collective::broadcast, "pipelined_chain"), 5'000'000, 5'000'000}}};
   for (std::size_t rank = 0; rank < 2; ++rank) files.write(rank, tune::text_of(found));
   run(
       2, files, outcomes,
@@ -299,13 +313,14 @@ TEST(Tuning, findings_decide_between_trees_lanes_and_chains_inside_a_node) {
             if (told[i] != first || (is_root && sum[i] != 2 * first + 1)) return 3;
           }
         }
+        put(outcome.table, sent.explanation());
         put(outcome.text, std::string(reduced.algorithm()) + " " + std::string(sent.algorithm()));
         return 0;
       },
       "lanes and a chain");
   const std::string taken = outcomes[0].text;
   EXPECT_TRUE(taken.starts_with("lanes/")) << taken;
-  EXPECT_TRUE(taken.ends_with(" pipelined_chain")) << taken;
+  EXPECT_TRUE(taken.ends_with(" pipelined_chain")) << taken << outcomes[0].table;
 }
 
 /// Damages what one rank receives of long records.
