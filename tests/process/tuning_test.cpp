@@ -27,6 +27,7 @@
 #include "support/device.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/shared.hpp"
+#include "tune/choose.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"
 #include "verbs/driver.hpp"
@@ -259,6 +260,67 @@ TEST(Tuning, findings_and_rules_decide_between_flat_and_lanes_inside_a_node) {
   const auto [by_rules, rule] = outcomes_of(&ruled);
   EXPECT_EQ(by_rules, across + over + "chunked_fold ");
   EXPECT_NE(rule.find("as the rule for allreduce says"), std::string::npos) << rule;
+}
+
+/// Lanes of a reduce and a chain, which no rule takes between two ranks of a node.
+TEST(Tuning, findings_decide_between_trees_lanes_and_chains_inside_a_node) {
+  const Files files;
+  const Outcomes outcomes(2);
+  constexpr std::size_t bytes = 65536, count = bytes / sizeof(double);
+  tune::Tuning found{.made_on = fingerprint(), .machine = tune::machine_preset("hdr")};
+  const tune::Knowledge hdr = tune::untuned(found.machine);
+  const auto racer = [&](tune::Collective collective, const std::string& family) {
+    const tune::CollectiveRequest request{
+        .collective = collective,
+        .element_count = count,
+        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+        .root = Rank{0}};
+    for (const tune::Choice& one :
+         tune::candidates(request, {.rank_count = 2, .node_of = {Node{0}, Node{0}}}, hdr, 6))
+      if (tune::family_of(one.name()) == family) return one.name();
+    return "no " + family;
+  };
+  found.findings = {
+      {.collective = tune::Collective::reduce,
+       .bytes = bytes,
+       .ranks_per_node = 2,
+       .operators = tune::OperatorClass::rounding,
+       .winner = {racer(tune::Collective::reduce, "lanes"), 5'000'000, 5'000'000}},
+      {.collective = tune::Collective::broadcast,
+       .bytes = bytes,
+       .ranks_per_node = 2,
+       .winner = {racer(tune::Collective::broadcast, "pipelined_chain"), 5'000'000, 5'000'000}}};
+  for (std::size_t rank = 0; rank < 2; ++rank) files.write(rank, tune::text_of(found));
+  run(
+      2, files, outcomes,
+      [&](Exchange& exchange, Outcome& outcome) {
+        ContextOptions options = options_for(exchange);
+        options.ranks_per_node = {2};
+        Context context(options);
+        Communicator communicator(context, exchange);
+        const bool is_root = exchange.self() == Rank{0};
+        std::vector<double> mine(count), sum(count), told(count);
+        Operation reduced = reduce<double>(communicator, mine, std::span(sum), Rank{0}, tutti::sum);
+        Operation sent = broadcast<double>(communicator, std::span(told), Rank{0});
+        for (int call = 0; call < 50; ++call) {
+          for (std::size_t i = 0; i < count; ++i)
+            mine[i] = static_cast<double>(i) + call + (is_root ? 0 : 1);
+          if (is_root) told = mine;
+          for (Operation* const one : {&reduced, &sent})
+            if (one->start() != Status::ok || one->wait(20s) != Status::ok) return 2;
+          for (std::size_t i = 0; i < count; ++i) {
+            const double first = static_cast<double>(i) + call;
+            if (told[i] != first || (is_root && sum[i] != 2 * first + 1)) return 3;
+          }
+        }
+        put(outcome.table, sent.explanation());
+        put(outcome.text, std::string(reduced.algorithm()) + " " + std::string(sent.algorithm()));
+        return 0;
+      },
+      "lanes and a chain");
+  const std::string taken = outcomes[0].text;
+  EXPECT_TRUE(taken.starts_with("lanes/")) << taken;
+  EXPECT_TRUE(taken.ends_with(" pipelined_chain")) << taken << outcomes[0].table;
 }
 
 /// Damages what one rank receives of long records.
