@@ -215,7 +215,7 @@ std::vector<Node> domains_of(const Case& one) {
   return runtime::domains_of(runtime::imposed_nodes(one.rank_count, settings), {}, settings);
 }
 
-/// Of a scan or exscan of ones.
+/// A scan or exscan of ones tells each rank its place.
 bool is_prefix_right(const Case& one, std::uint32_t self, std::span<const std::uint64_t> target) {
   const bool is_scan = one.collective == tune::Collective::scan;
   if (!is_scan && (one.collective != tune::Collective::exscan || self == 0)) return true;
