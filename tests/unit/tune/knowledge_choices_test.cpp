@@ -508,7 +508,7 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
         EXPECT_EQ(one.plan(Rank{0}).rank_count, choice.plan(Rank{0}).rank_count) << one.name();
       }
       EXPECT_EQ(names.size(), uniform.size()) << choice.name();
-      EXPECT_EQ(uniform.size(), 7u) << choice.name();
+      EXPECT_EQ(uniform.size(), 7u) << choice.name() << testing::PrintToString(names);
       if (choice.variant().across) ++across_nodes;
       if (choice.variant().across && !topology.domain_of.empty()) ++in_domains;
     }
