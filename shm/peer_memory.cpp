@@ -53,7 +53,7 @@ int read_directly(std::int32_t process, std::uint64_t from, std::byte* into,
 /// copy_memory() takes care of the other one.
 int read_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
                   std::size_t bytes) noexcept {
-  constexpr std::size_t room = 32 << 10;  // a multiple of a page, so that the distance stays
+  constexpr std::size_t room = 16 << 10;  // a multiple of a page, so that the distance stays
   constexpr std::size_t beside = 32;
   alignas(64) std::array<std::byte, room + beside> stack;
   const bool is_slow = detail::repeats_slowly(reinterpret_cast<std::uintptr_t>(stack.data()), from);
@@ -100,22 +100,19 @@ int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
   assert(id > 0);
   assert(nonce != 0);
-  Timeout now = detail::MonotonicClock::read();
-  if (now < believed_until) {
+  const Timeout now = detail::MonotonicClock::read();
+  if (now < believed_until || reads_by_stack(from, into, bytes)) {
     const int error = read_peer_memory(id, from, into, bytes);
-    now = detail::MonotonicClock::read();
-    if (now < believed_until) return error;
-    // This thread was stopped meanwhile, perhaps before it read.
+    if (detail::MonotonicClock::read() < believed_until) return error;
+    // If the nonce is still there, nobody else has had the id meanwhile.
+    const int other = look(now);
+    return other != 0 ? other : error;
   }
-  std::uint64_t found = 0;
   if (reads_by_itself(id)) {
-    std::memcpy(&found, reinterpret_cast<const std::byte*>(nonce_address), sizeof found);
-    return found == nonce ? read_peer_memory(id, from, into, bytes) : ESRCH;
-  }
-  if (reads_by_stack(from, into, bytes)) {
-    const int error = read(from, into, 0);  // the nonce alone
+    const int error = look(now);
     return error != 0 ? error : read_peer_memory(id, from, into, bytes);
   }
+  std::uint64_t found = 0;
   for (;;) {
     const std::array here{iovec{&found, sizeof found}, iovec{into, bytes}};
     const std::array there{piece(nonce_address, sizeof found), piece(from, bytes)};
@@ -131,6 +128,16 @@ int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) no
     from += read;
     bytes -= read;
   }
+}
+
+int PeerProcess::look(Timeout now) noexcept {
+  std::uint64_t found = 0;
+  const int error =
+      read_peer_memory(id, nonce_address, reinterpret_cast<std::byte*>(&found), sizeof found);
+  if (error != 0) return error == EFAULT ? ESRCH : error;  // nothing where the nonce was
+  if (found != nonce) return ESRCH;
+  believed_until = now + belief;
+  return 0;
 }
 
 }  // namespace tutti::shm

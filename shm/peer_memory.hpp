@@ -35,6 +35,10 @@ struct PeerProcess {
 
   /// As read_peer_memory(), and ESRCH if it is not that process's memory.
   int read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept;
+
+ private:
+  /// Reads the nonce.  0: it is that process, which is believed for some time from `now` on.
+  int look(Timeout now) noexcept;
 };
 
 }  // namespace tutti::shm

@@ -192,8 +192,8 @@ constexpr Setting table[] = {
 
     {software_device, "TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "auto",
      "How the software device moves data.",
-     "auto: a shared mapping where the memory allows it, else the memory of its process (cma), "
-     "else a buffer and the target's help (bounce)."},
+     "auto: a shared mapping where the memory allows it, else process_vm_writev (cma), else a "
+     "buffer and the target's help (bounce)."},
     {software_device, "TUTTI_SOFT_PROMOTE", "0|1", "0",
      "Whether registered private memory is moved to a sealed file, to be mapped by others.", ""},
     {software_device, "TUTTI_SOFT_STORES", "auto|plain|streaming", "auto",

@@ -866,9 +866,9 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   constexpr std::uint32_t compared_ranks_max = 64;
   const bool is_one_node = topology.is_one_node();
   std::vector<Choice> found{choose(request, topology, knowledge)};
-  std::set<std::string> names{found.front().name()};
+  std::set<std::string> names{name_when_trimmed(found.front())};
   const auto add = [&](Choice choice) {
-    if (found.size() == count || !names.insert(choice.name()).second) return;
+    if (found.size() == count || !names.insert(name_when_trimmed(choice)).second) return;
     const auto is_same = [&](const Choice& other) { return have_same_plans(choice, other); };
     if (is_one_node && topology.rank_count <= compared_ranks_max &&
         std::any_of(found.begin(), found.end(), is_same))

@@ -175,11 +175,9 @@ std::string why_not_tree(const Query& query, Tree tree) {
   const Tree rule = !is_inside_node(query)  ? (is_rounds ? Tree::knomial : Tree::fibonacci)
                     : is_flat_inside(query) ? Tree::knomial
                                             : Tree::binomial;
-  // Among few ranks, these are what the rule does not take.
-  const bool is_other = tree == (is_broadcast(query) ? Tree::binomial : Tree::knomial);
-  if (is_few_and_open(query) && is_other &&
-      query.topology.rank_count > (is_broadcast(query) ? 3u : 2u))
-    return "";
+  // What the rule does not take, among few ranks, but more than those of which it is the same tree.
+  const std::uint32_t ranks_min = tree == Tree::fibonacci ? 5 : is_broadcast(query) ? 4 : 3;
+  if (is_few_and_open(query) && query.topology.rank_count >= ranks_min) return "";
   return rule == tree ? "" : "it is taken by name only, or where it is faster by a rule";
 }
 
@@ -270,7 +268,7 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
 }
 
 /// Fibonacci trees over few nodes whose latencies are those of the least prices, as quotients are
-/// rounded and ports are shared; or of any latency, where one of them is named.
+/// rounded and ports are shared; or of any latency, where one of them is named.  Over nodes only.
 void add_latencies(const Query& query, const Variant& given, const plan::Plan& plan,
                    std::vector<Variant>& variants) {
   constexpr std::size_t count_max = 3;
@@ -315,12 +313,18 @@ std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   }
   const Variant variant{.fans = fans_of(query, tree)};
   const bool is_named = !query.request.only.empty();
-  // In a single node a latency is but a word, which may be that of another network.
-  const bool is_any_latency = is_named && is_open(query);
-  if (tree != Tree::fibonacci || (!is_priced(query) && !is_any_latency) ||
+  std::vector<Variant> variants;
+  if (tree == Tree::fibonacci && is_named && is_open(query)) {
+    // The name in a tuning file may have another latency than this machine.
+    for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
+      variants.push_back(variant);
+      variants.back().fans.in_node_by.latency = latency;
+    }
+    return variants;
+  }
+  if (tree != Tree::fibonacci || !is_priced(query) ||
       (!is_named && query.topology.node_count() > nodes_max))
     return {variant};
-  std::vector<Variant> variants;
   if (is_named || has_close_prices(query.topology)) {
     add_latencies(query, variant, tree_plan(query, variant, Rank{0}), variants);
     return variants;
@@ -360,13 +364,7 @@ constexpr Row chain_row(Collective collective) {
               [](const Query& query) {
                 plan::TreeFans fans = fans_of(query, Tree::fibonacci);
                 fans.is_chain = true;
-                const Variant variant{.fans = fans};
-                std::vector<Variant> variants;
-                if (is_open(query) && !query.request.only.empty())
-                  add_latencies(query, variant, tree_plan(query, variant, Rank{0}), variants);
-                else
-                  variants.push_back(variant);
-                return variants;
+                return std::vector<Variant>{{.fans = fans}};
               },
           .cost = cost_of_chain,
           .build = tree_plan};

@@ -74,7 +74,7 @@ TEST_F(Log, says_once_that_private_memory_is_reached_by_system_calls) {
   const std::string words = words_of_initiator(Storage::private_pages, "auto", "transport");
   EXPECT_EQ(lines_of(words), 1) << words;
   EXPECT_TRUE(contains(words, "tutti: soft0: queue pair 0x")) << words;
-  EXPECT_TRUE(contains(words, " of 4096 bytes: memory of the process, as the memory is private"))
+  EXPECT_TRUE(contains(words, " of 4096 bytes: process_vm_writev, as the memory is private"))
       << words;
 }
 
@@ -87,7 +87,7 @@ TEST_F(Log, says_that_a_sealed_file_is_mapped) {
 TEST_F(Log, says_that_a_setting_decides) {
   const std::string words = words_of_initiator(Storage::shared_file, "cma", "transport");
   EXPECT_EQ(lines_of(words), 1) << words;
-  EXPECT_TRUE(contains(words, "memory of the process, as TUTTI_SOFT_TRANSPORT=cma demands it"))
+  EXPECT_TRUE(contains(words, "process_vm_writev, as TUTTI_SOFT_TRANSPORT=cma demands it"))
       << words;
 }
 

@@ -472,7 +472,6 @@ void expect_rooted_right(const NodeOf& node_of, Rank root, bool with_races) {
   const TreeFans some_fans[] = {
       {}, {.across_by = {Branching::Rule::fibonacci, 3}}, {.is_chain = true}};
   const auto ranks = static_cast<std::uint32_t>(node_of.size());
-  if (node_count_of(node_of, ranks) == 1) return;
   for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
     for (const TreeFans& fans : some_fans) {
       const RootedLanes rooted{shape_of(node_of, lanes), root, fans};

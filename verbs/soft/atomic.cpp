@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cassert>
-#include <cerrno>
 
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
@@ -40,12 +39,12 @@ Outcome change_private_word(const QueuePair& pair, const Request& request,
     former = change_mapped_word(address, request);
     return {.kind = Kind::done};
   }
-  const int memory = pair.peer->memory();
-  if (memory < 0) return failed_access(pair, errno);
-  int error = copy_from_process(memory, word_at(address), word_at(&former));
+  const pid_t process = pair.peer->process();
+  if (!pair.peer->is_there()) return failed_access(pair, ESRCH);
+  int error = copy_from_process(process, word_at(address), word_at(&former));
   std::uint64_t value = 0;
   if (error == 0 && changes(former, request.opcode, request.operand, request.swap, value))
-    error = copy_to_process(memory, word_at(&value), word_at(address));
+    error = copy_to_process(process, word_at(&value), word_at(address));
   return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);
 }
 

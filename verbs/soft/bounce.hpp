@@ -1,4 +1,4 @@
-// The last resort: private memory of the target where the system forbids to reach it.  Data
+// The last resort: private memory of the target where the system forbids process_vm_writev.  Data
 // go through a BounceArea of the target's segment, in chunks.  The target's helper thread copies
 // between that area and its own memory, after it has checked the keys again.  The initiator does
 // the rest of the request: access check, receive, order, completion.

@@ -1,6 +1,5 @@
 #include "verbs/soft/memory.hpp"
 
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,8 +7,6 @@
 #include <atomic>
 #include <cassert>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 namespace tutti::verbs::soft {
@@ -91,17 +88,6 @@ Pieces with_last_word_apart(const Pieces& target, std::size_t bytes) {
   return split;
 }
 
-/// Pieces of this process for all of a range of another one, whose last word is a piece of its own.
-Pieces with_last_word_apart(const Pieces& here, const iovec& there, std::size_t bytes) {
-  const std::size_t word_bytes = last_word_bytes({there.iov_base, bytes});
-  if (word_bytes == bytes) return here;
-  Pieces split = part_of(here, 0, bytes - word_bytes);
-  const Pieces word = part_of(here, bytes - word_bytes, word_bytes);
-  for (unsigned index = 0; index < word.count; ++index)
-    split.add(word.items[index].iov_base, word.items[index].iov_len);
-  return split;
-}
-
 }  // namespace
 
 bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) noexcept {
@@ -168,69 +154,29 @@ void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk) no
   store_last(data_of(last), word.data(), last.iov_len);
 }
 
-int open_memory_of(pid_t process) noexcept {
+int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept {
   assert(process > 0);
-  char path[32], self[16];
-  // /proc may be that of other namespaces, whose ids are others.
-  const ssize_t bytes = ::readlink("/proc/self", self, sizeof(self) - 1);
-  self[std::max<ssize_t>(bytes, 0)] = '\0';
-  if (std::atoi(self) != ::getpid()) {
-    errno = EPERM;
-    return -1;
-  }
-  (void)std::snprintf(path, sizeof(path), "/proc/%d/mem", static_cast<int>(process));
-  const int opened = ::open(path, O_RDWR | O_CLOEXEC);
-  if (opened < 0 && errno == ENOENT) errno = EPERM;  // it is not seen there
-  return opened;
+  if (source.bytes == 0) return 0;
+  // The kernel copies remote pieces one after the other, so the last word is a piece of its own.
+  const Pieces split = with_last_word_apart(target, source.bytes);
+  const ssize_t bytes = ::process_vm_writev(process, source.items.data(), source.count,
+                                            split.items.data(), split.count, 0);
+  if (bytes < 0) return errno;
+  return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }
 
-namespace {
-
-/// What a copy in the memory of a process means, of so many bytes.
-int error_of_access(ssize_t copied, std::size_t bytes) {
-  if (copied < 0) return errno == EIO || errno == EINVAL ? EFAULT : errno;
-  if (static_cast<std::size_t>(copied) == bytes) return 0;
-  return copied == 0 ? ESRCH : EFAULT;
+int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept {
+  assert(process > 0);
+  assert(source.bytes == target.bytes);
+  if (source.bytes == 0) return 0;
+  const ssize_t bytes = ::process_vm_readv(process, target.items.data(), target.count,
+                                           source.items.data(), source.count, 0);
+  if (bytes < 0) return errno;
+  return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }
-
-/// A system call for each piece of `there`; the pieces of `here` go one after the other.
-template <class Call>
-int with_memory(const Pieces& here, const Pieces& there, std::size_t bytes, bool is_last_apart,
-                Call call) {
-  std::size_t done = 0;
-  for (unsigned index = 0; done < bytes; ++index) {
-    assert(index < there.count);
-    const iovec& piece = there.items[index];
-    const std::size_t length = std::min(piece.iov_len, bytes - done);
-    Pieces part = part_of(here, done, length);
-    if (is_last_apart && done + length == bytes) part = with_last_word_apart(part, piece, length);
-    const ssize_t copied = call(part, reinterpret_cast<std::uintptr_t>(piece.iov_base));
-    if (const int error = error_of_access(copied, length); error != 0) return error;
-    done += length;
-  }
-  return 0;
-}
-
-}  // namespace
 
 // System calls are made directly, to hide these accesses from the race detector: another process
 // orders them, which it cannot follow.
-int copy_to_process(int memory, const Pieces& source, const Pieces& target) noexcept {
-  assert(memory >= 0);
-  // The kernel copies local pieces one after the other, so the last word is a piece of its own.
-  return with_memory(source, target, source.bytes, true, [&](const Pieces& part, auto address) {
-    return ::syscall(SYS_pwritev, memory, part.items.data(), part.count, address, std::size_t{0});
-  });
-}
-
-int copy_from_process(int memory, const Pieces& source, const Pieces& target) noexcept {
-  assert(memory >= 0);
-  assert(source.bytes == target.bytes);
-  return with_memory(target, source, source.bytes, false, [&](const Pieces& part, auto address) {
-    return ::syscall(SYS_preadv, memory, part.items.data(), part.count, address, std::size_t{0});
-  });
-}
-
 int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept {
   assert(descriptor >= 0);
   if (target.bytes == 0) return 0;

@@ -55,12 +55,9 @@ Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexce
 /// memory rely on that.  `bulk`: how large pieces are copied; NULL: in the same way as small ones.
 void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk = nullptr) noexcept;
 
-/// Opens the memory of a process, which `process` is the id of now; -1 with errno.
-int open_memory_of(pid_t process) noexcept;
-/// Copies into, or out of, the memory of another process that is open, in the same order.  0 or an
-/// errno value: ESRCH when it is gone, EFAULT when nothing is there.
-int copy_to_process(int memory, const Pieces& source, const Pieces& target) noexcept;
-int copy_from_process(int memory, const Pieces& source, const Pieces& target) noexcept;
+/// Copies into, or out of, the memory of another process, in the same order.  0 or an errno value.
+int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
+int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 
 /// Copies between memory of this process and a file, in the same order.  The kernel does it, so
 /// that unmapped memory is an error, not a signal.
@@ -72,12 +69,7 @@ int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexc
 int refusal_of_process(pid_t process, std::uint64_t address) noexcept;
 /// Whether an access that failed with this errno value was denied as such, and did nothing.
 inline bool is_refusal(int error) {
-  return error == EPERM || error == EACCES || error == ENOSYS;
-}
-
-/// Whether an access failed only because there is no descriptor for it at the moment.
-inline bool is_scarcity(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOMEM;
+  return error == EPERM || error == ENOSYS;
 }
 
 }  // namespace tutti::verbs::soft

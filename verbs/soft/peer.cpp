@@ -12,8 +12,8 @@
 #include <new>
 #include <utility>
 
+#include "tutti/detail/clock.hpp"
 #include "verbs/soft/backing.hpp"
-#include "verbs/soft/memory.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -178,32 +178,17 @@ bool Peer::owes_call() noexcept {
   return owes_call_.exchange(false, std::memory_order_relaxed) && !call(everything);
 }
 
-/// False when the process has ended or replaced its program, even if the helper thread has not
-/// noticed yet: the process id may then be another's.
-bool Peer::is_there() const noexcept {
+bool Peer::is_there() noexcept {
+  assert(!is_self_);
+  // Process ids are given out in turn: none comes back within so short a time.
+  constexpr std::int64_t believed_ns = 1'000'000;
+  const std::int64_t now = detail::MonotonicClock::read().count();
+  if (now - seen_ns_.load(std::memory_order_relaxed) < believed_ns) return true;
   pollfd ends[] = {{.fd = liveness_.get(), .events = POLLIN, .revents = 0},
                    {.fd = connection_.get(), .events = 0, .revents = 0}};
-  return ::poll(ends, 2, 0) == 0;
-}
-
-int Peer::memory() noexcept {
-  assert(!is_self_);
-  if (const int known = memory_.load(std::memory_order_acquire); known >= 0) return known;
-  int opened = open_memory_of(process_);
-  if (opened < 0) return -1;
-  // It is the peer's: the peer is still there, with the program that it had before, and so nobody
-  // else had its process id.
-  int other = -1;
-  if (!is_there()) {
-    ::close(opened);
-    errno = ESRCH;
-    return -1;
-  }
-  if (!memory_.compare_exchange_strong(other, opened, std::memory_order_acq_rel)) {
-    ::close(opened);  // another thread was faster
-    opened = other;
-  }
-  return opened;
+  if (::poll(ends, 2, 0) > 0) return false;
+  seen_ns_.store(now, std::memory_order_relaxed);
+  return true;
 }
 
 bool Peer::leaves_slow() const noexcept {
@@ -224,8 +209,7 @@ void Peer::die() {
   state_.store(PeerState::dead, std::memory_order_release);
 }
 
-void Peer::abandon() noexcept {
-  if (const int memory = memory_.exchange(-1); memory >= 0) ::close(memory);
+void Peer::abandon() {
   connection_ = detail::Descriptor();
   liveness_ = detail::Descriptor();
 }

@@ -33,9 +33,6 @@ class Peer {
   Peer(std::uint32_t id, const SegmentView& own);
   /// A process to attach to.
   explicit Peer(std::uint32_t id) : id_(id) {}
-  ~Peer() { abandon(); }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
 
   std::uint32_t id() const { return id_; }
   bool is_self() const { return is_self_; }
@@ -57,11 +54,9 @@ class Peer {
   static constexpr std::uint64_t everything = 1;
   bool call(std::uint64_t where) noexcept;
 
-  /// A descriptor of the private memory of the process; -1 with errno: the system refuses it, or
-  /// (ESRCH) the process has ended or replaced its program.  Opened by the first call.  It stays
-  /// with the memory that it was opened for: once that is gone, nothing is read or written, whoever
-  /// has the process id then.
-  int memory() noexcept;
+  /// False when the process has ended or replaced its program, even if the helper thread has not
+  /// noticed yet: the process id may then be another's.  Asks the system once a millisecond.
+  bool is_there() noexcept;
   /// Whether the process ends, or replaces its program, within a few milliseconds.  Slow: it is
   /// used when the peer's memory is not where it was.
   bool leaves_slow() const noexcept;
@@ -84,10 +79,9 @@ class Peer {
   /// Forgets the backing; the mapping lasts as long as the returned object.
   detail::Mapping drop_backing(std::uint32_t number);
   void die();
-  void abandon() noexcept;  // closes the descriptors, in a child of fork
+  void abandon();  // closes the descriptors, in a child of fork
 
  private:
-  bool is_there() const noexcept;
   void take_segment(const Message& message, detail::Descriptor attached);
   void take_backing(const Message& message, const detail::Descriptor& attached);
 
@@ -100,8 +94,8 @@ class Peer {
   detail::Descriptor connection_;
   detail::Descriptor liveness_;
   detail::Mapping mapping_;
-  // Stored once (release), so that any thread may use it (acquire); -1: not opened.
-  std::atomic<int> memory_{-1};
+  // When is_there() last asked.  Relaxed: a thread that misses it asks once more.
+  std::atomic<std::int64_t> seen_ns_{0};
   // Whether a call found no room.  Relaxed: the helper thread is woken afterwards.
   std::atomic<bool> owes_call_{false};
   struct MappedBacking {

@@ -252,7 +252,6 @@ bool may_access_target(QueuePair& pair, std::uint64_t address) {
   if (transport == Transport::shared || transport == Transport::bounce) return false;
   if (target.access == Access::unknown) {
     target.refusal = refusal_of_process(pair.peer->process(), address);
-    if (target.refusal == 0 && pair.peer->memory() < 0 && is_refusal(errno)) target.refusal = errno;
     target.access = target.refusal == 0 ? Access::allowed : Access::forbidden;
   }
   return target.access == Access::allowed;
@@ -262,7 +261,7 @@ bool may_access_target(QueuePair& pair, std::uint64_t address) {
 const char* reason_for(const QueuePair& pair, const Region& region, bool refused) {
   if (pair.process.transport() == Transport::bounce)
     return "TUTTI_SOFT_TRANSPORT=bounce demands it";
-  if (pair.target.refusal != 0) return "access to its process is refused";
+  if (pair.target.refusal != 0) return "process_vm_writev is refused";
   if (region.backing == 0) return "the memory is private";
   if (pair.process.transport() == Transport::cma) return "TUTTI_SOFT_TRANSPORT=cma demands it";
   return refused ? "the file cannot be mapped here" : "the file is not mapped here yet";
@@ -410,10 +409,8 @@ Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t
   return failure(IBV_WC_REM_INV_REQ_ERR);
 }
 
-/// Whether the target has closed itself to other processes since it was asked, or has to be asked
-/// again.
+/// Whether the target has closed itself to other processes since it was asked.
 bool has_lost_access(QueuePair& pair, int error) {
-  if (is_scarcity(error)) return true;
   if (!is_refusal(error) || pair.process.transport() != Transport::automatic) return false;
   pair.target.access = Access::forbidden;
   pair.target.refusal = error;
@@ -424,9 +421,9 @@ void send_mapped(QueuePair& pair, const Pieces& local, const Pieces& mapped) {
   const PastRaceDetector past(*pair.peer);
   copy(local, mapped, &pair.bulk);
 }
-int send_to_process(QueuePair& pair, int memory, const Pieces& local, const Pieces& direct) {
+int send_to_process(QueuePair& pair, const Pieces& local, const Pieces& direct) {
   const PastRaceDetector past(*pair.peer);
-  return copy_to_process(memory, local, direct);
+  return copy_to_process(pair.peer->process(), local, direct);
 }
 
 /// Copies between memory of both sides, of the same length.  0 or an errno value.
@@ -434,12 +431,10 @@ int move_part(QueuePair& pair, ibv_wr_opcode opcode, const Pieces& local, const 
               bool mapped) {
   assert(local.bytes == there.bytes);
   const bool reads = opcode == IBV_WR_RDMA_READ;
-  if (!mapped) {
-    const int memory = pair.peer->memory();
-    if (memory < 0) return errno;
-    return reads ? copy_from_process(memory, there, local)
-                 : send_to_process(pair, memory, local, there);
-  }
+  if (!mapped && !pair.peer->is_there()) return ESRCH;
+  if (!mapped)
+    return reads ? copy_from_process(pair.peer->process(), there, local)
+                 : send_to_process(pair, local, there);
   if (reads)
     copy(there, local);
   else

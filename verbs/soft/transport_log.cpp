@@ -15,7 +15,7 @@ namespace {
 
 const char* name_of(Way way) {
   return detail::name_in<Way::none>(
-      {"plain copies", "shared map", "memory of the process", "bounce", "no transport"}, way);
+      {"plain copies", "shared map", "process_vm_writev", "bounce", "no transport"}, way);
 }
 
 }  // namespace

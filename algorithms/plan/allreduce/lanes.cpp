@@ -114,12 +114,13 @@ class Builder {
   }
 
  private:
-  /// Whether each rank of a single node has a lane of a reduce, in which it combines what all give:
-  /// no rank completes before all have entered.
+  /// Whether each rank of a single node has a lane of a reduce, in which it combines what all give,
+  /// or is the root, which waits for all lanes: no rank completes before all have entered.
   static bool all_wait_for_all(const LaneShape& shape, const NodeShares& shares,
                                const Roots& roots) {
-    return roots.of_reduce != no_rank && shares.node_count() == 1 &&
-           shape.lane_count == shape.rank_count;
+    if (roots.of_reduce == no_rank || shares.node_count() != 1) return false;
+    return shape.lane_count == shape.rank_count || (shape.lane_count + 1 == shape.rank_count &&
+                                                    index_of(roots.of_reduce) >= shape.lane_count);
   }
   bool has_payload() const { return plan_.payloads > 0; }
   std::uint16_t payloads() const { return has_payload() ? 1 : 0; }

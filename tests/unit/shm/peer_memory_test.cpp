@@ -96,8 +96,14 @@ TEST(PeerMemory, is_read_exactly_at_every_distance) {
       EXPECT_TRUE(std::none_of(target + bytes, into.data() + into.size(), is_other))
           << distance << " " << bytes;
     }
-  end_child(child);
   process.believed_until = Timeout{0};
+  const std::uint64_t right = std::exchange(process.nonce, 7);
+  for (const std::size_t distance : {0u, 16u})
+    EXPECT_EQ(process.read(reinterpret_cast<std::uint64_t>(from.data()), base + distance, longest),
+              ESRCH)
+        << distance;
+  process.nonce = right;
+  end_child(child);
   EXPECT_EQ(process.read(reinterpret_cast<std::uint64_t>(from.data()), base + 16, longest), ESRCH);
 }
 
@@ -145,7 +151,7 @@ TEST(PeerMemory, is_looked_at_again_after_a_millisecond) {
   end_child(child);
 }
 
-/// What was read late, by a thread that was stopped for instance, is read again with the nonce.
+/// After what was read late, by a thread that was stopped for instance, the nonce is read.
 TEST(PeerMemory, is_looked_at_again_if_the_reading_ends_late) {
   constexpr std::size_t bytes = std::size_t{64} << 20;  // for some milliseconds
   void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -245,7 +245,7 @@ TEST(Selection, the_tree_of_a_single_node_is_built_as_it_is_explained) {
             EXPECT_NE(text.find(" of latency "), std::string::npos) << text;
           } else if (collective == Collective::broadcast && ranks <= 16) {
             EXPECT_EQ(choice.name(), "knomial_tree with " + std::to_string(ranks - 1) + " a round");
-            EXPECT_EQ(plan.per_round, plan::PerRound{ranks - 1}) << text;
+            EXPECT_EQ(plan.per_round, plan::PerRound{plan.parts * (ranks - 1)}) << text;
           } else {
             EXPECT_EQ(choice.name(), "binomial_tree");
             EXPECT_EQ(plan.algorithm, "binomial_tree") << text;

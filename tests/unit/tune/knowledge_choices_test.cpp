@@ -495,25 +495,29 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
   Topology with_domains = nodes_of(9, 8);
   for (std::uint32_t rank = 0; rank < with_domains.rank_count; ++rank)
     with_domains.domain_of.push_back(Node{rank / 4});
-  std::size_t across_nodes = 0, in_domains = 0;
+  std::size_t across_nodes = 0, in_domains = 0, most = 0;
   for (const Topology& topology : {nodes_of(24), nodes_of(9, 8), with_domains})
     for (const Choice& choice : rivals(allreduce_of(8), topology, Knowledge().machine.network())) {
       const std::vector<Choice> uniform =
           with_uniform_vectors(choice, allreduce_of(8), topology, Knowledge());
       if (uniform.empty()) continue;
-      // Seven vectors serve whatever members there are; none is taken for another one.
+      // None is taken for another one.  Of the seven vectors, some are the same schedule: 5,5 and
+      // 6,6 of 24 members; 2,2 and 3,3, and 4,4 to 7,7, of 9.
       std::set<std::string> names;
       for (const Choice& one : uniform) {
         names.insert(one.name());
         EXPECT_EQ(one.plan(Rank{0}).rank_count, choice.plan(Rank{0}).rank_count) << one.name();
       }
       EXPECT_EQ(names.size(), uniform.size()) << choice.name();
-      EXPECT_EQ(uniform.size(), 7u) << choice.name() << testing::PrintToString(names);
+      EXPECT_GE(uniform.size(), 3u) << choice.name() << testing::PrintToString(names);
+      EXPECT_LE(uniform.size(), 7u) << choice.name();
+      most = std::max(most, uniform.size());
       if (choice.variant().across) ++across_nodes;
       if (choice.variant().across && !topology.domain_of.empty()) ++in_domains;
     }
   EXPECT_GT(across_nodes, 0u);
   EXPECT_GT(in_domains, 0u);
+  EXPECT_EQ(most, 7u);
 }
 
 /// Between equal schedules a race would be decided by noise.
@@ -532,6 +536,9 @@ TEST(Candidates, are_no_schedule_twice_under_two_names) {
       if (!uniform.empty()) {
         EXPECT_LE(uniform.size(), ranks - 1);
       }
+      names.clear();
+      for (const Choice& one : candidates(request, nodes_of(ranks), Knowledge(), 4))
+        EXPECT_TRUE(names.insert(name_when_trimmed(one)).second) << one.name();
     }
   const Choice barrier_of_two = choose(of_barrier, nodes_of(2), Knowledge());
   EXPECT_EQ(with_uniform_vectors(barrier_of_two, of_barrier, nodes_of(2), Knowledge()).size(), 1u);
