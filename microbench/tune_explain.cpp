@@ -37,7 +37,7 @@ tune::Knowledge knowledge_of(tune::Tuning tuning) {
 std::string remark_on_machine(const tune::Fingerprint& made_on) {
   tune::Fingerprint here;
   try {
-    const Context context({.tuning = TuningMode::off});
+    Context context({.tuning = TuningMode::off});
     const Context::Implementation& implementation = context.implementation();
     here = runtime::fingerprint_of(implementation.fabric.port(), implementation.settings);
   } catch (const Error&) {
