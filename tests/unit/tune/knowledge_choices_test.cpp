@@ -501,14 +501,16 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
       const std::vector<Choice> uniform =
           with_uniform_vectors(choice, allreduce_of(8), topology, Knowledge());
       if (uniform.empty()) continue;
-      // Seven vectors serve whatever members there are; none is taken for another one.
+      // Seven vectors serve whatever members there are; none is taken for another one.  Of 24
+      // members, 5 and 6 messages in both rounds are the same schedule, and of 4 all from 3 on.
       std::set<std::string> names;
       for (const Choice& one : uniform) {
         names.insert(one.name());
         EXPECT_EQ(one.plan(Rank{0}).rank_count, choice.plan(Rank{0}).rank_count) << one.name();
       }
       EXPECT_EQ(names.size(), uniform.size()) << choice.name();
-      EXPECT_EQ(uniform.size(), 7u) << choice.name();
+      EXPECT_LE(uniform.size(), 7u) << choice.name();
+      EXPECT_GE(uniform.size(), choice.variant().across ? 3u : 6u) << choice.name();
       if (choice.variant().across) ++across_nodes;
       if (choice.variant().across && !topology.domain_of.empty()) ++in_domains;
     }
