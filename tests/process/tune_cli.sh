@@ -270,6 +270,15 @@ budget() {
   local shared=(taskset -c 0 "$tune" --local 2 --ranks-per-node 1 --budget 2 --out "$file")
   expect 0 'model of the network decides alone, by the figures of the preset' "${shared[@]}" --fresh
   ! grep -q '"measured"' "$file" || fail "figures of ranks that share a CPU: $(<"$file")"
+  expect 3 'ranks share CPUs, so that no time says anything of the network; start at most' \
+    taskset -c 0 "$tune" --check --local 2 --ranks-per-node 1 --file "$file"
+  # Nor would what a stale file has be measured anew: it stays, unless it is asked for.
+  sed -i 's/"firmware": "/"firmware": "0/' "$file"
+  cp "$file" "$folder/stale.json"
+  refuse "$file: .*stale: firmware.*; nothing can be measured in its place where ranks share CPUs; start at most" \
+    "${shared[@]}"
+  cmp -s "$file" "$folder/stale.json" || fail "a refused run has changed a stale file"
+  expect 0 'model of the network decides alone, by the figures of the preset' "${shared[@]}" --fresh
   if [ "$(nproc)" -gt 1 ]; then
     expect 0 "file: $file" "$tune" --local 2 --ranks-per-node 1 --budget 2 --network-only --out "$file"
     cp "$file" "$folder/measured.json"
