@@ -72,7 +72,7 @@ refusals() {
   expect 0 'corrected by 1\.' "${explained[@]}"
   expect 0 "file: $file" "$tune" --local 2 "${other_shape[@]}" --bytes 8 --out "$file"
   expect 0 'corrected by 1\.' "${explained[@]}"
-  ! grep -q '"predicted_ps": 0' "$file" || fail "prices of other numbers of nodes are lost"
+  ! grep -q '"choice".*"predicted_ps": 0' "$file" || fail "prices of other numbers of nodes are lost"
   cp "$folder/before.json" "$file"
   # Those of another processor are not said of this one.
   sed -i 's/"cpu": "simulated"/"cpu": "another"/' "$file"
