@@ -48,8 +48,8 @@ std::optional<tune::Choice> choice_named(const std::string& name, tune::Collecti
 /// The call that a finding is about, as far as a finding says what it was: blocks of equal length,
 /// all ranks, room and connections for every schedule.
 tune::CollectiveRequest request_of(const tune::Finding& finding);
-/// Of more ranks a finding keeps the price that it has: its topology has a number for each of them,
-/// of which a file may name any number.
+/// A finding of more ranks keeps the price that it has: a file may name 2^36 of them, and a
+/// topology has a number for each.
 inline constexpr std::uint64_t ranks_priced_max = 4096;
 /// Its ranks: as many on each node.  Nothing if they are more than that.
 std::optional<tune::Topology> topology_of(const tune::Finding& finding);
