@@ -62,10 +62,8 @@ class Budget {
   bool has(Seconds wanted) const {
     return gather(exchange_, static_cast<char>(left() > wanted)).front() != 0;
   }
-  /// Whether all of it is spent, also what is kept for ending.  Collective.
-  bool is_spent() const {
-    return gather(exchange_, static_cast<char>(spent() > total_)).front() != 0;
-  }
+  /// Whether all of it is spent, also what is kept for ending: by the clock of this rank.
+  bool is_spent() const { return spent() > total_; }
 
  private:
   Exchange& exchange_;
@@ -344,7 +342,10 @@ class TuneRun {
   }
   bool is_about(const tune::Finding& finding, const Cell& cell) const {
     return finding.collective == tuned_as(cell.collective) && finding.bytes == cell.bytes &&
-           finding.agreement == cell.agreement && finding.nodes == topology_.node_count() &&
+           finding.agreement == cell.agreement && is_about_these_ranks(finding);
+  }
+  bool is_about_these_ranks(const tune::Finding& finding) const {
+    return finding.nodes == topology_.node_count() &&
            finding.ranks_per_node == topology_.largest_node();
   }
   const tune::Finding* found(const Cell& cell) const {
@@ -424,21 +425,27 @@ class TuneRun {
   /// Prices what earlier runs have found on the network as it is now, as long as there is time.
   void price_kept(const tune::Knowledge& machine) {
     const RaceTrack track = track_on(machine);
-    std::vector<tune::Finding*> kept;
-    for (tune::Finding& one : tuning_.findings)
-      if (!is_replaced(one)) kept.push_back(&one);
-    for (std::size_t i = 0; i < kept.size(); ++i) {
-      if (budget_.is_spent()) {
-        remarks_.push_back(
-            fmt::format("The budget of {:g} s was too short to price {} of {} findings of earlier "
-                        "runs on the network as it is now; they keep the prices that they had.",
-                        options_.budget.count(), kept.size() - i, kept.size()));
-        return;
-      }
-      price_anew(
-          *kept[i], track,
-          budget_.left().count() > 0 ? tune::messages_of_finding_max : tune::messages_followed_max);
+    std::size_t count = 0, unpriced = 0;
+    for (tune::Finding& kept : tuning_.findings) {
+      if (is_replaced(kept)) continue;
+      ++count;
+      // Rank 0 prices, and needs the others for what is about these ranks alone.
+      const bool is_spent =
+          is_about_these_ranks(kept)
+              ? gather(exchange_, static_cast<char>(budget_.is_spent())).front() != 0
+              : budget_.is_spent();
+      if (is_spent)
+        ++unpriced;
+      else
+        price_anew(kept, track,
+                   budget_.left().count() > 0 ? tune::messages_of_finding_max
+                                              : tune::messages_followed_max);
     }
+    if (unpriced > 0)
+      remarks_.push_back(
+          fmt::format("The budget of {:g} s was too short to price {} of {} findings of earlier "
+                      "runs on the network as it is now; they keep the prices that they had.",
+                      options_.budget.count(), unpriced, count));
   }
 
   /// Whether there is time for another cell.  Collective.
