@@ -14,11 +14,15 @@ namespace {
 
 static_assert(std::atomic<RunStage>::is_always_lock_free);
 
-// All of it is ready before a signal can come: a handler may not make texts.
+// All of it is ready before a signal can come: a handler may not make texts.  It is never
+// destroyed: a signal may come while exit() destroys what is static.
+struct Words {
+  std::array<std::string, 4> texts;  // by stage
+  std::string journal;
+  bool says_why = false;
+};
 std::atomic<RunStage>* shared = nullptr;  // in memory that the program shares with its ranks
-std::array<std::string, 4> texts;         // by stage
-std::string journal;
-bool says_why = false;
+const Words* words = nullptr;
 pid_t program = 0;  // forks the ranks
 
 void print(const std::string& text) noexcept {
@@ -31,15 +35,15 @@ void print(const std::string& text) noexcept {
 }
 
 /// Calls nothing but what is async-signal-safe.  The program speaks: a rank of it hands the signal
-/// on, and ends with it.
+/// on, if that is still there (its number may be another process's by now), and ends with it.
 void end(int signal) {
   if (::getpid() != program) {
-    ::kill(program, signal);
+    if (::getppid() == program) ::kill(program, signal);
     ::_exit(128 + signal);
   }
   const RunStage stage = shared->load();
-  if (stage == RunStage::opened) ::unlink(journal.c_str());
-  if (says_why) print(texts[static_cast<std::size_t>(stage)]);
+  if (stage == RunStage::opened) ::unlink(words->journal.c_str());
+  if (words->says_why) print(words->texts[static_cast<std::size_t>(stage)]);
   ::_exit(128 + signal);
 }
 
@@ -50,17 +54,18 @@ void end_with_words(const std::string& file, bool says) {
       ::mmap(nullptr, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // then a signal ends the run without words
   shared = new (memory) std::atomic<RunStage>(RunStage::before);
-  journal = file + ".journal";
-  says_why = says;
+  const std::string journal = file + ".journal";
   program = ::getpid();
   // A bar may stand in the line.
   const std::string begin = std::string(::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") +
                             "tutti-tune: ended by a signal; ";
   const std::string nothing = "nothing was found yet, and no file has changed\n";
-  texts = {begin + nothing, begin + nothing,
-           begin + "what was found is kept in " + journal +
-               ": start it again with the same options, and it goes on there\n",
-           begin + "the file is written: " + file + "\n"};
+  words = new Words{.texts = {begin + nothing, begin + nothing,
+                              begin + "what was found is kept in " + journal +
+                                  ": start it again with the same options, and it goes on there\n",
+                              begin + "the file is written: " + file + "\n"},
+                    .journal = journal,
+                    .says_why = says};
   struct sigaction action {};
   action.sa_handler = end;
   ::sigemptyset(&action.sa_mask);

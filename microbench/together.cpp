@@ -13,7 +13,11 @@ struct Verdict {
   bool failed = false;
   ErrorCode code = ErrorCode::system;
   int system_errno = 0;
-  char text[510] = {};
+};
+
+/// Travels only after a failure.  A remedy stands last, and paths before it may be long.
+struct Reason {
+  char text[4096] = {};
 };
 
 }  // namespace
@@ -30,29 +34,30 @@ std::string share(Exchange& exchange, const std::string& text) {
 
 void together(Exchange& exchange, const std::function<void()>& step) {
   Verdict mine;
+  Reason reason;
   try {
     step();
   } catch (const Error& error) {
     mine.failed = true;
     mine.code = error.code();
     mine.system_errno = error.system_errno();
-    std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
+    std::strncpy(reason.text, error.what(), sizeof reason.text - 1);
   } catch (const std::bad_alloc&) {
     mine.failed = true;
     mine.code = ErrorCode::limit_exceeded;
-    std::strncpy(mine.text, "there is not enough memory", sizeof mine.text - 1);
+    std::strncpy(reason.text, "there is not enough memory", sizeof reason.text - 1);
   }
   const std::vector<Verdict> all = gather(exchange, mine);
   const auto first =
       std::find_if(all.begin(), all.end(), [](const Verdict& one) { return one.failed; });
   if (first == all.end()) return;
   // An error that all ranks met alike needs no rank's name.
-  const bool alike = std::all_of(all.begin(), all.end(), [&](const Verdict& one) {
-    return std::strcmp(one.text, first->text) == 0;
-  });
+  const std::vector<Reason> reasons = gather(exchange, reason);
+  const std::string text = reasons[static_cast<std::size_t>(first - all.begin())].text;
+  const bool alike = std::all_of(reasons.begin(), reasons.end(),
+                                 [&](const Reason& one) { return text == one.text; });
   throw ErrorOfAll(first->code,
-                   alike ? std::string(first->text)
-                         : fmt::format("rank {}: {}", first - all.begin(), first->text),
+                   alike ? text : fmt::format("rank {}: {}", first - all.begin(), text),
                    first->system_errno);
 }
 

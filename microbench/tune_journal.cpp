@@ -189,13 +189,14 @@ void TuneJournal::write_line(const std::string& line, const std::string& advice)
   }
 }
 
-void TuneJournal::finish(const tune::Tuning& tuning) {
+void TuneJournal::finish(const tune::Tuning& tuning, const std::function<void()>& on_written) {
   runtime::replace_file(
       file_, tune::text_of(tuning),
       fmt::format("repair that and start it again with the same options: what was found is kept in "
                   "{}",
                   name_)
           .c_str());
+  if (on_written) on_written();
   ::unlink(name_.c_str());
   runtime::sync_folder_of(file_);
   descriptor_ = {};

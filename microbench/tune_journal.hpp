@@ -11,6 +11,7 @@
 // does not count.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,8 +58,9 @@ class TuneJournal {
   /// Begins anew: what was there is forgotten.
   void begin(const AskedFor& asked, const tune::Tuning& tuning);
   void append(const tune::Finding& finding);
-  /// Replaces the tuning file and removes the journal.
-  void finish(const tune::Tuning& tuning);
+  /// Replaces the tuning file, then removes the journal.  `on_written` is called between them, when
+  /// what was found is in both.
+  void finish(const tune::Tuning& tuning, const std::function<void()>& on_written = {});
 
  private:
   void read();

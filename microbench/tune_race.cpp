@@ -145,7 +145,11 @@ void price_anew(tune::Finding& finding, const RaceTrack& track, std::size_t mess
       if (tune::operator_class_of(here) == finding.operators) request = std::move(here);
     }
   if (track.exchange.self() != Rank{0}) return;  // which writes them
-  if (!is_here) topology = topology_of(finding);
+  if (!is_here) {
+    std::optional<tune::Topology> there = topology_of(finding);
+    if (!there) return;
+    topology = *std::move(there);
+  }
   topology.shares_cpus = false;  // then it would not have been raced
   price_anew(finding, request, topology, track.machine, messages_max);
 }

@@ -36,8 +36,8 @@ struct RaceTrack {
 tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
 
 /// Prices the choices of a finding on the machine that was measured, for the nodes that it is
-/// about: these ranks, or others.  Collective; only rank 0 has the prices then.  The rest is that
-/// of price_anew() of tune_racers.hpp.
+/// about: these ranks, or others (of more than `ranks_priced_max` they stay).  Collective; only
+/// rank 0 has the prices then.  The rest is that of price_anew() of tune_racers.hpp.
 void price_anew(tune::Finding& finding, const RaceTrack& track, std::size_t messages_max);
 
 /// How many calls take about as long as a batch is to take.  `time_of_a_call(calls)` measures so

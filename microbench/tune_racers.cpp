@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
 #include <utility>
@@ -87,8 +88,10 @@ tune::CollectiveRequest request_of(const tune::Finding& finding) {
   return request;
 }
 
-tune::Topology topology_of(const tune::Finding& finding) {
-  tune::Topology topology{.rank_count = finding.nodes * finding.ranks_per_node};
+std::optional<tune::Topology> topology_of(const tune::Finding& finding) {
+  const std::uint64_t rank_count = std::uint64_t{finding.nodes} * finding.ranks_per_node;
+  if (rank_count > ranks_priced_max) return {};
+  tune::Topology topology{.rank_count = static_cast<std::uint32_t>(rank_count)};
   if (finding.ranks_per_node > 1)
     for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
       topology.node_of.push_back(Node{rank / finding.ranks_per_node});
@@ -107,8 +110,13 @@ void price_anew(tune::Finding& finding, const tune::CollectiveRequest& request,
     }
     if (choice) timing.predicted = choice->expected(messages_max);
   };
-  price(finding.winner);
-  for (tune::Timing& other : finding.others) price(other);
+  try {
+    tune::Finding priced = finding;
+    price(priced.winner);
+    for (tune::Timing& other : priced.others) price(other);
+    finding = std::move(priced);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 tune::Finding finding_of(const tune::CollectiveRequest& request, const tune::Topology& topology,

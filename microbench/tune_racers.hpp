@@ -48,13 +48,16 @@ std::optional<tune::Choice> choice_named(const std::string& name, tune::Collecti
 /// The call that a finding is about, as far as a finding says what it was: blocks of equal length,
 /// all ranks, room and connections for every schedule.
 tune::CollectiveRequest request_of(const tune::Finding& finding);
-/// Its ranks: as many on each node.
-tune::Topology topology_of(const tune::Finding& finding);
+/// A finding of more ranks keeps the price that it has: a file may name 2^36 of them, and a
+/// topology has a number for each.
+inline constexpr std::uint64_t ranks_priced_max = 4096;
+/// Its ranks: as many on each node.  Nothing if they are more than that.
+std::optional<tune::Topology> topology_of(const tune::Finding& finding);
 
 /// Prices the choices of a finding on the machine.  Where a choice cannot be told again (it is made
 /// for another machine, or needs what a finding does not say), its earlier price stays: without
-/// one, what was measured would correct no price any more.
-/// `messages_max`: of plans of more messages, by the formula.
+/// one, what was measured would correct no price any more.  If there is not enough memory, all
+/// prices stay. `messages_max`: of plans of more messages, by the formula.
 void price_anew(tune::Finding& finding, const tune::CollectiveRequest& request,
                 const tune::Topology& topology, const tune::Knowledge& machine,
                 std::size_t messages_max);

@@ -62,6 +62,8 @@ class Budget {
   bool has(Seconds wanted) const {
     return gather(exchange_, static_cast<char>(left() > wanted)).front() != 0;
   }
+  /// Whether all of it is spent, also what is kept for ending: by the clock of this rank.
+  bool is_spent() const { return spent() > total_; }
 
  private:
   Exchange& exchange_;
@@ -116,12 +118,7 @@ class TuneRun {
     share_begin();
     const tune::Knowledge machine = tune::untuned(tuning_.machine);
     race_cells(machine);
-    const RaceTrack track = track_on(machine);
-    for (tune::Finding& kept : tuning_.findings)
-      if (!is_replaced(kept))
-        price_anew(kept, track,
-                   budget_.left().count() > 0 ? tune::messages_of_finding_max
-                                              : tune::messages_followed_max);
+    price_kept(machine);
     finish();
     return 0;
   }
@@ -140,6 +137,15 @@ class TuneRun {
             fmt::format("{}: {}; give the file of this fabric (--file)", options_.file, found.why));
       tuning_ = tuning;
     });
+    if (!has_times()) {
+      if (is_first())
+        std::fputs(
+            "Nothing can be compared: ranks share CPUs, so that no time says anything of the "
+            "network; start at most as many ranks as CPUs.\n",
+            stdout);
+      std::fflush(stdout);
+      return is_first() ? status_unknown : 0;
+    }
     const std::vector<tune::Sample> samples =
         probe(check_probes, probes_to_check(topology_.is_one_node()));
     if (!is_first()) return 0;
@@ -219,7 +225,15 @@ class TuneRun {
             fmt::format("{}: {}; give another file (--out), or --fresh, which replaces what "
                         "was measured",
                         options_.file, found.why));
-      if (found.applies == tune::Applies::stale && !options_.fresh)
+      const bool is_forgotten = found.applies == tune::Applies::stale && !options_.fresh;
+      if (is_forgotten && !has_times())
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: {}; nothing can be measured in its place where ranks share CPUs; "
+                        "start at most as many ranks as CPUs, or give another file (--out), or "
+                        "--fresh, which forgets what was measured",
+                        options_.file, found.why));
+      if (is_forgotten)
         progress_.say(fmt::format("{}: {}; its findings are forgotten and measured anew",
                                   options_.file, found.why));
       // What was found on another machine, or by another version of the registry, is not said of
@@ -328,7 +342,10 @@ class TuneRun {
   }
   bool is_about(const tune::Finding& finding, const Cell& cell) const {
     return finding.collective == tuned_as(cell.collective) && finding.bytes == cell.bytes &&
-           finding.agreement == cell.agreement && finding.nodes == topology_.node_count() &&
+           finding.agreement == cell.agreement && is_about_these_ranks(finding);
+  }
+  bool is_about_these_ranks(const tune::Finding& finding) const {
+    return finding.nodes == topology_.node_count() &&
            finding.ranks_per_node == topology_.largest_node();
   }
   const tune::Finding* found(const Cell& cell) const {
@@ -403,6 +420,32 @@ class TuneRun {
         race_in_time(noisy[i], noisy.size() - i, track, false);
       }
     }
+  }
+
+  /// Prices what earlier runs have found on the network as it is now, as long as there is time.
+  void price_kept(const tune::Knowledge& machine) {
+    const RaceTrack track = track_on(machine);
+    std::size_t count = 0, unpriced = 0;
+    for (tune::Finding& kept : tuning_.findings) {
+      if (is_replaced(kept)) continue;
+      ++count;
+      // Rank 0 prices, and needs the others for what is about these ranks alone.
+      const bool is_spent =
+          is_about_these_ranks(kept)
+              ? gather(exchange_, static_cast<char>(budget_.is_spent())).front() != 0
+              : budget_.is_spent();
+      if (is_spent)
+        ++unpriced;
+      else
+        price_anew(kept, track,
+                   budget_.left().count() > 0 ? tune::messages_of_finding_max
+                                              : tune::messages_followed_max);
+    }
+    if (unpriced > 0)
+      remarks_.push_back(
+          fmt::format("The budget of {:g} s was too short to price {} of {} findings of earlier "
+                      "runs on the network as it is now; they keep the prices that they had.",
+                      options_.budget.count(), unpriced, count));
   }
 
   /// Whether there is time for another cell.  Collective.
@@ -500,8 +543,7 @@ class TuneRun {
       tune::Tuning result = tuning_;
       for (const tune::Finding& finding : found_) take_in(result.findings, finding);
       take_rules_of(options_.file, result);
-      journal_->finish(result);
-      note_stage(RunStage::written);
+      journal_->finish(result, [] { note_stage(RunStage::written); });
       progress_.end();
       std::fputs(tune_summary({.options = options_,
                                .tuning = result,

@@ -265,11 +265,41 @@ budget() {
     awk -v took="$took" 'BEGIN { exit !(took > 1 && took <= 3 * 1.05) }' && break
     [ $try -lt 3 ] || fail "a budget of 3 s is overrun by more than 5 %:$all s"
   done
+  # So it is with many findings of earlier runs, which are priced anew in what races leave of it; of
+  # more ranks than there can be, none is.
+  awk '/"collective": "barrier"/ && !many++ {
+         many_of = "    {\"collective\": \"allreduce\", \"bytes\": %d, \"nodes\": %d, \"ranks_per_node\": %d, " \
+           "\"agreement\": \"identical\", \"operators\": \"rounding\", \"winner\": {\"choice\": " \
+           "\"recursive_multiplying with 1 a round\", \"measured_ps\": 9, \"predicted_ps\": 9}, " \
+           "\"others\": ["
+         for (i = 1; i <= 15; ++i)
+           many_of = many_of (i > 1 ? ", " : "") "{\"choice\": \"recursive_multiplying with " i + 1 \
+             " a round\", \"measured_ps\": 9, \"predicted_ps\": 9}"
+         many_of = many_of "], \"noisy\": false},\n"
+         printf many_of, 8, 1048576, 65536
+         printf many_of, 8, 65536, 65536
+         for (i = 1; i <= 4000; ++i) printf many_of, 8 * i, 64, 64
+       } { print }' "$file" >"$folder/many.json"
+  took=$("$tune" --local 2 --out "$folder/many.json" --budget 2 2>"$folder/errors" |
+    tee "$folder/output" | sed -n 's/^tutti-tune: .*, \([0-9.]*\) s of a budget of 2 s$/\1/p')
+  awk -v took="$took" 'BEGIN { exit !(took > 1 && took <= 2 * 1.5) }' ||
+    fail "a budget of 2 s is overrun by kept findings: $took s: $(<"$folder/errors")"
+  tr -s ' \n' ' ' <"$folder/output" | grep -q 'too short to price [0-9]* of [0-9]* findings of earlier' ||
+    fail "nothing is said of findings that were not priced: $(<"$folder/output")"
   # Where ranks share CPUs nothing is measured: the file keeps the figures that it has, or has those
   # of the preset.
   local shared=(taskset -c 0 "$tune" --local 2 --ranks-per-node 1 --budget 2 --out "$file")
   expect 0 'model of the network decides alone, by the figures of the preset' "${shared[@]}" --fresh
   ! grep -q '"measured"' "$file" || fail "figures of ranks that share a CPU: $(<"$file")"
+  expect 3 'ranks share CPUs, so that no time says anything of the network; start at most' \
+    taskset -c 0 "$tune" --check --local 2 --ranks-per-node 1 --file "$file"
+  # Nor would what a stale file has be measured anew: it stays, unless it is asked for.
+  sed -i 's/"firmware": "/"firmware": "0/' "$file"
+  cp "$file" "$folder/stale.json"
+  refuse "$file: .*stale: firmware.*; nothing can be measured in its place where ranks share CPUs; start at most" \
+    "${shared[@]}"
+  cmp -s "$file" "$folder/stale.json" || fail "a refused run has changed a stale file"
+  expect 0 'model of the network decides alone, by the figures of the preset' "${shared[@]}" --fresh
   if [ "$(nproc)" -gt 1 ]; then
     expect 0 "file: $file" "$tune" --local 2 --ranks-per-node 1 --budget 2 --network-only --out "$file"
     cp "$file" "$folder/measured.json"

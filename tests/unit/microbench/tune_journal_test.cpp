@@ -74,7 +74,9 @@ TEST_F(TuneJournalTest, a_run_that_ends_leaves_the_file_alone) {
     journal.append(finding_of(8));
     tune::Tuning result = tuning_of("fdr");
     result.findings = {finding_of(8)};
-    journal.finish(result);
+    bool are_both_there = false;
+    journal.finish(result, [&] { are_both_there = exists(file_) && exists(file_ + ".journal"); });
+    EXPECT_TRUE(are_both_there);
   }
   EXPECT_FALSE(exists(file_ + ".journal"));
   EXPECT_FALSE(exists(file_ + ".new"));

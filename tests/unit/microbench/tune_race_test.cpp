@@ -54,7 +54,7 @@ tune::Finding twice_its_price(std::uint32_t nodes, std::uint32_t ranks_per_node,
                         .ranks_per_node = ranks_per_node,
                         .operators = tune::OperatorClass::rounding};
   const tune::Choice choice =
-      tune::choose(request_of(finding), topology_of(finding), tune::untuned(machine));
+      tune::choose(request_of(finding), *topology_of(finding), tune::untuned(machine));
   const plan::Picoseconds price = choice.expected(1000);
   finding.winner = {choice.name(), 2 * price, price};
   finding.others = {{"is none anywhere", 3 * price, price}};
@@ -67,14 +67,24 @@ TEST(TuneRace, findings_of_all_shapes_keep_a_price) {
        {std::pair{4u, 1u}, std::pair{16u, 1u}, std::pair{4u, 8u}, std::pair{1u, 4u}}) {
     const tune::Finding before = twice_its_price(nodes, ranks_per_node, fdr);
     tune::Finding same = before;
-    price_anew(same, request_of(same), topology_of(same), tune::untuned(fdr), 1000);
+    price_anew(same, request_of(same), *topology_of(same), tune::untuned(fdr), 1000);
     EXPECT_EQ(same, before);
     tune::Finding slower = before;
-    price_anew(slower, request_of(slower), topology_of(slower), tune::untuned(qdr), 1000);
+    price_anew(slower, request_of(slower), *topology_of(slower), tune::untuned(qdr), 1000);
     EXPECT_GT(slower.winner.predicted, nodes > 1 ? before.winner.predicted : 0) << nodes;
     // What cannot be told again keeps what it had: else it would correct no price any more.
     EXPECT_EQ(slower.others, before.others);
   }
+}
+
+TEST(TuneRace, findings_of_more_ranks_than_are_priced_have_no_topology) {
+  const auto ranks = [](std::uint32_t nodes, std::uint32_t ranks_per_node) {
+    return topology_of({.nodes = nodes, .ranks_per_node = ranks_per_node});
+  };
+  EXPECT_EQ(ranks(64, 64).value().rank_count, 4096u);
+  EXPECT_FALSE(ranks(4097, 1).has_value());
+  EXPECT_FALSE(ranks(1 << 20, 1 << 16).has_value());
+  EXPECT_FALSE(ranks(1 << 16, 1 << 16).has_value());  // 0 in 32 bits
 }
 
 TEST(TuneRace, the_call_of_a_finding_has_its_operators) {
@@ -89,6 +99,24 @@ TEST(TuneRace, the_call_of_a_finding_has_its_operators) {
       EXPECT_EQ(tune::operator_class_of(request), operators);
       EXPECT_EQ(request.bytes(), bytes);
     }
+}
+
+TEST(Together, an_error_with_long_paths_keeps_its_remedy) {
+  const std::vector<LocalResult> ranks = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    const std::string text = std::string(3000, 'x') + "; give another file";
+    try {
+      together(exchange, [&] {
+        if (exchange.self() == Rank{1}) throw Error(ErrorCode::invalid_argument, text);
+      });
+    } catch (const Error& error) {
+      return error.what() == "rank 1: " + text ? 0 : 1;
+    }
+    return 2;
+  });
+  for (const LocalResult& rank : ranks) {
+    EXPECT_EQ(rank.signal, 0);
+    EXPECT_EQ(rank.exit_status, 0);
+  }
 }
 
 TEST(Together, memory_that_one_rank_lacks_is_an_error_of_all) {
