@@ -152,7 +152,7 @@ TEST(Corrections, a_factor_of_all_families_is_taken_out_at_all_points_or_none) {
   for (const std::uint64_t bytes : {1024u, 1500u, 2048u})
     for (const char* family : {"ring", "circulant", "lanes, ring across"})
       EXPECT_EQ(both.factor(family, Collective::allreduce, bytes, 16, 1), one) << family << bytes;
-  // Those of other collectives stay.
+  // Other collectives keep theirs.
   Finding other = shorter;
   other.collective = Collective::reduce;
   EXPECT_EQ(Corrections({longer, other}).factor("ring", Collective::reduce, 1024, 16, 1),
