@@ -220,8 +220,13 @@ class Chooser {
   /// Takes choices across nodes from there.
   void know(KnownChoices& known) { known_ = &known; }
   void only_canonical() { only_canonical_ = true; }
+  /// How many messages may be followed: those of all ranks, and those of candidates of which one
+  /// node is followed, which are few, so that others leave them room.
+  struct Budget {
+    std::size_t of_all = messages_followed_max, of_nodes = messages_followed_max / 2;
+  };
   /// Takes the messages that it follows from there.
-  void share(std::size_t& budget) { budget_ = &budget; }
+  void share(Budget& budget) { budget_ = &budget; }
 
   Choice choose() const;
 
@@ -278,7 +283,7 @@ class Chooser {
   bool only_canonical_ = false;
   bool follows_ = false;           // the events of few ranks decide between the cheapest
   KnownChoices* known_ = nullptr;  // nullptr: a choice has its own
-  std::size_t* budget_ = nullptr;  // messages to follow, shared; nullptr: a choice has its own
+  Budget* budget_ = nullptr;       // shared with other choices; nullptr: a choice has its own
 };
 
 /// The price; and a fiftieth more for holding several payloads where no bits ask for it, a quarter
@@ -301,10 +306,10 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 /// Otherwise it is skipped.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 12, considered_max = 2 * followed_max;
-  std::size_t own_budget = messages_followed_max;
-  std::size_t& budget = budget_ == nullptr ? own_budget : *budget_;
+  Budget own_budget;
+  Budget& budget = budget_ == nullptr ? own_budget : *budget_;
   // Two plans at least are compared, and each rank has a message.
-  if (topology_.rank_count > ranks_followed_max || budget / 2 < topology_.rank_count) return;
+  if (topology_.rank_count > ranks_followed_max || budget.of_all / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
   // The prices of what is near are computed more closely, unless the first one is far ahead.
@@ -312,7 +317,8 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   const plan::Picoseconds near = prices.size() > 1 && prices[1].first <= half_more ? half_more : 0;
   const bool prices_are_near = has_canonical_time(query);
   const bool has_equal_nodes = topology_.has_equal_nodes();
-  std::size_t messages = 0, messages_of_nodes = 0, considered = 0;
+  Budget unused = budget;
+  std::size_t considered = 0;
   std::vector<std::size_t> followed, compared;
   for (const auto& [price, rival] : prices) {
     if (followed.size() == followed_max || considered == considered_max || price > most) break;
@@ -322,30 +328,28 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     // Without plans, dissemination is followed about as exactly, in less time; and halving, which
     // has many more messages, nearly so.
     if (prices_are_near && row.closer_cost != nullptr) {
-      const std::size_t left = budget - messages;
       const bool is_halving = row.algorithm == Algorithm::canonical_halving;
       const bool has_many = topology_.rank_count > canonical_ranks_of_all;
       // Plans of canonical dissemination take longer to build, so their messages count more; where
       // they are too many, the price is the closer one already.
-      if (!is_halving && !has_many && topology_.rank_count > 32 && more <= left) more *= 4;
-      if (is_halving ? more > left && price <= near : has_many && more <= left)
+      if (!is_halving && !has_many && topology_.rank_count > 32 && more <= unused.of_all) more *= 4;
+      if (is_halving ? more > unused.of_all && price <= near : has_many && more <= unused.of_all)
         rival->time = row.closer_cost(query, rival->variant);
       if (rival->time && is_halving) more = 0;
     }
-    // Few messages of one node leave room for others with many.
     const bool is_of_node = is_followed_by_node(query, row, rival->variant, first);
-    std::size_t& used = is_of_node ? messages_of_nodes : messages;
-    const bool is_followed = more <= (is_of_node ? budget / 2 : budget) - used;
+    std::size_t& room = is_of_node ? unused.of_nodes : unused.of_all;
+    const bool is_followed = more <= room;
     if (!is_followed && !prices_are_near && followed.empty() && !has_equal_nodes) break;
     if (is_followed || prices_are_near || followed.empty()) compared.push_back(considered);
     if (is_followed) {
-      used += more;
+      room -= more;
       followed.push_back(considered);
     }
     ++considered;
   }
   if (compared.size() < 2 || followed.empty()) return;
-  budget -= messages;
+  budget = unused;
   for (const std::size_t i : compared) prices[i].second->is_finalist = true;
   for (const std::size_t i : followed) {
     Choice::Rival& rival = *prices[i].second;
@@ -568,8 +572,8 @@ Kept kept_bits(const CollectiveRequest& request, const Topology& topology,
 
 /// The choice of the first rule that fits and serves; remarks on those that do not.
 std::optional<Choice> by_rule(const CollectiveRequest& request, const Topology& topology,
-                              const Knowledge& knowledge, bool only_canonical, std::size_t& budget,
-                              std::vector<std::string>& remarks) {
+                              const Knowledge& knowledge, bool only_canonical,
+                              Chooser::Budget& budget, std::vector<std::string>& remarks) {
   for (const Rule& rule : knowledge.rules) {
     if (!fits(rule, request, topology)) continue;
     const CollectiveRequest ruled = with_rule(request, rule, topology);
@@ -735,7 +739,7 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
 Choice choose(const CollectiveRequest& request, const Topology& given, const Knowledge& knowledge) {
   const Topology topology = given.counted();
   if (!request.only.empty()) return Chooser(request, topology, knowledge).choose();
-  std::size_t budget = messages_followed_max;
+  Chooser::Budget budget;
   Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) {
     Chooser::decide(*kept.untuned, "kept as without a tuning file, for the bits of results");
@@ -876,7 +880,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     found.push_back(std::move(choice));
   };
   if (says_how(request)) return found;
-  std::size_t budget = messages_followed_max;
+  Chooser::Budget budget;
   const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
   CollectiveRequest all_of_node = request;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace tutti::tune {
@@ -108,29 +109,33 @@ Corrections::Corrections(const std::vector<Finding>& findings) {
 }
 
 void Corrections::divide_by_what_is_common() {
-  constexpr std::size_t families_wanted = 2, points_wanted = 3;
+  constexpr std::size_t families_wanted = 2, families_of_all_wanted = 3;
   using Shape = std::array<std::uint64_t, 3>;
   struct Here {
     std::vector<std::int64_t> all;
+    std::set<std::string_view> families;
     std::map<Collective, std::vector<std::int64_t>> of_collective;
   };
   const auto shape_of = [](const Point& point) {
     return Shape{point.place[0].value, point.place[1].value, point.place[2].value};
   };
   std::map<Shape, Here> places;
+  std::set<Collective> divided;
   for (const Point& point : points_) {
     Here& here = places[shape_of(point)];
     here.all.push_back(point.factor);
+    here.families.insert(point.family);
     here.of_collective[point.collective].push_back(point.factor);
+    if (is_beyond(point.factor)) divided.insert(point.collective);
   }
   for (Point& point : points_) {
     const Here& here = places[shape_of(point)];
     const std::vector<std::int64_t>& rivals = here.of_collective.at(point.collective);
     std::int64_t common = one;
-    if (std::any_of(rivals.begin(), rivals.end(), is_beyond)) {
+    if (divided.contains(point.collective)) {
       if (rivals.size() >= families_wanted)
         common = middle_of(rivals);
-      else if (here.all.size() >= points_wanted)
+      else if (here.families.size() >= families_of_all_wanted)
         common = middle_of(here.all);
     }
     point.factor = std::clamp((point.factor * one + common / 2) / common, least, most);

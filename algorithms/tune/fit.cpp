@@ -24,18 +24,6 @@ struct Key {
     return left.probe != right.probe ? left.probe < right.probe : left.bytes < right.bytes;
   }
 };
-/// The lines of one probe: through the least time of each cell, which has the least noise; through
-/// the middle one, which counts where the machine is unsteady; and through the middle one of each
-/// of some stretches of time.
-struct Views {
-  RobustLine least, middle;
-  std::vector<RobustLine> stretches = {};
-  bool is_unsteady = false;  // the least times are of another state of the machine than most are
-
-  const RobustLine& through() const { return is_unsteady ? middle : least; }
-};
-using Lines = std::map<Key, Views>;
-
 bool is_by_messages(Probe probe) {
   using enum Probe;
   return probe == stream || probe == waiting || probe == shared_port || probe == incast ||
@@ -78,21 +66,35 @@ bool is_unsteady(const std::vector<Cell>& cells) {
   return middle_of(std::move(off)) > far;
 }
 
-Views views_of(const std::vector<Cell>& cells) {
-  constexpr std::size_t stretches_most = 8, passes_wanted = 5;  // of each stretch
-  Views views{.least = RobustLine(cells),
-              .middle = line_of_one_each(cells, middle_of),
-              .is_unsteady = is_unsteady(cells)};
-  const std::size_t count = std::min(stretches_most, views.least.times_min() / passes_wanted);
-  for (std::size_t stretch = 0; stretch < count && count > 1; ++stretch)
-    views.stretches.push_back(line_of_one_each(cells, [&](const std::vector<double>& times) {
+/// The lines of one probe: through the least time of each cell, which has the least noise; through
+/// the middle one, which counts where the machine is unsteady; and through the middle one of each
+/// of some stretches of time.
+class Views {
+ public:
+  explicit Views(std::vector<Cell> cells)
+      : least_(cells),
+        middle_(line_of_one_each(cells, middle_of)),
+        is_unsteady_(is_unsteady(cells)),
+        cells_(std::move(cells)) {}
+
+  const RobustLine& least() const { return least_; }
+  const RobustLine& through() const { return is_unsteady_ ? middle_ : least_; }
+  /// One of `count` stretches of the time that all passes took.
+  RobustLine of_stretch(std::size_t stretch, std::size_t count) const {
+    return line_of_one_each(cells_, [&](const std::vector<double>& times) {
       const auto place = [&](std::size_t end) {
         return times.begin() + static_cast<std::ptrdiff_t>(end * times.size() / count);
       };
       return middle_of({place(stretch), place(stretch + 1)});
-    }));
-  return views;
-}
+    });
+  }
+
+ private:
+  RobustLine least_, middle_;
+  bool is_unsteady_;  // the least times are of another state of the machine than most are
+  std::vector<Cell> cells_;
+};
+using Lines = std::map<Key, Views>;
 
 Lines lines_of(const std::vector<Sample>& samples) {
   using Place = std::pair<std::uint64_t, std::uint64_t>;  // x, and of how many messages a time is
@@ -111,7 +113,7 @@ Lines lines_of(const std::vector<Sample>& samples) {
   for (auto& [key, places] : cells) {
     std::vector<Cell> in_order;
     for (auto& [place, cell] : places) in_order.push_back(std::move(cell));
-    lines.emplace(key, views_of(in_order));
+    lines.emplace(key, std::move(in_order));
   }
   return lines;
 }
@@ -119,7 +121,7 @@ Lines lines_of(const std::vector<Sample>& samples) {
 /// The line of the fewest bytes that has a slope; none: there is none.
 const Lines::value_type* shortest(const Lines& lines, Probe probe) {
   const auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& line) {
-    return line.first.probe == probe && line.second.least.has_slope();
+    return line.first.probe == probe && line.second.least().has_slope();
   });
   return found == lines.end() ? nullptr : &*found;
 }
@@ -167,11 +169,16 @@ class Telling {
   void add(const Views& views, std::optional<Parameter> base, std::optional<Parameter> slope) {
     told_.push_back({&views, base, slope});
   }
-  /// Into how many stretches of time all that is told was divided, at least.
+  /// Into how many stretches the time of all that is told is divided: as many as the probe with the
+  /// fewest passes has enough of, so that a stretch is the same time for all.  None: there are too
+  /// few passes.
   std::size_t stretches() const {
-    std::size_t least = SIZE_MAX;
-    for (const Told& one : told_) least = std::min(least, one.views->stretches.size());
-    return told_.empty() ? 0 : least;
+    constexpr std::size_t stretches_most = 8, passes_wanted = 5;  // of each stretch
+    if (told_.empty()) return 0;
+    std::size_t count = stretches_most;
+    for (const Told& one : told_)
+      count = std::min(count, one.views->least().times_min() / passes_wanted);
+    return count > 1 ? count : 0;
   }
   bool is_told(Parameter parameter) const {
     return std::any_of(told_.begin(), told_.end(), [&](const Told& one) {
@@ -222,7 +229,7 @@ Values values_of(const Machine& machine) {
 void remark_on(const Lines::value_type& line, std::vector<std::string>& remarks) {
   constexpr std::size_t times_wanted = 3;
   const std::string name = name_of(line.first.probe);
-  const RobustLine& through = line.second.least;
+  const RobustLine& through = line.second.least();
   if (through.times_min() < times_wanted)
     remarks.push_back(name + " was measured less than " + std::to_string(times_wanted) +
                       " times at some length: intervals may be too narrow");
@@ -260,9 +267,10 @@ void set_told(Machine& machine, const Telling& telling, Generator& generator,
     for (std::size_t i = 0; i < parameter_count; ++i) drawn[i].push_back(other[i]);
   }
   Values least = values, most = values;
-  for (std::size_t stretch = 0; stretch < telling.stretches(); ++stretch) {
+  const std::size_t count = telling.stretches();
+  for (std::size_t stretch = 0; stretch < count; ++stretch) {
     const Values other = telling.values(
-        given, [stretch](const Views& views) { return views.stretches[stretch].line(); });
+        given, [&](const Views& views) { return views.of_stretch(stretch, count).line(); });
     for (std::size_t i = 0; i < parameter_count; ++i) {
       least[i] = std::min(least[i], other[i]);
       most[i] = std::max(most[i], other[i]);

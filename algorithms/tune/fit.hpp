@@ -7,7 +7,8 @@
 // takes, and how far the others are above it says how far the least may be, too.  Where most are a
 // tenth above the least or more, the machine is unsteady, as where a host gives other CPUs now and
 // then: the middle one is what it takes then, because a race compares with the middle one, too.  An
-// interval has at least what each eighth of the passes would have told alone.
+// interval has at least what each eighth of the passes would have told alone; where there are less
+// than forty, what each of fewer parts would have told, of at least five.
 #pragma once
 
 #include <cstdint>

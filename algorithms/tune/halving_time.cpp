@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <queue>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -114,7 +115,8 @@ class Halving {
     for (std::size_t node = 0; node < nodes_.size(); ++node) connect(followed, node, plans[node]);
   }
 
-  Picoseconds time() {
+  /// Nothing: some rank waits for what nobody sends, so that this is no halving that is modelled.
+  std::optional<Picoseconds> time() {
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) take_turn_at(rank, 0);
     while (!coming_.empty()) {
       const Coming next = coming_.top();
@@ -125,10 +127,10 @@ class Halving {
         receive(next);
     }
     Picoseconds longest = 0;
-    for (const RankState& rank : ranks_) longest = std::max(longest, rank.clock);
-    assert(std::all_of(ranks_.begin(), ranks_.end(), [&](const RankState& rank) {
-      return rank.next == nodes_[rank.node].events.size();
-    }));
+    for (const RankState& rank : ranks_) {
+      if (rank.next < nodes_[rank.node].events.size()) return {};
+      longest = std::max(longest, rank.clock);
+    }
     return longest;
   }
 
@@ -178,15 +180,21 @@ class Halving {
   /// A message at the port of its receiver's node, or a rank that goes on.
   struct Coming {
     Picoseconds at;
-    std::uint32_t from;  // at one instant, lower ranks come first
+    std::uint32_t from;  // at one instant, lower ranks come first, each with its turn first
     std::uint32_t rank;
     std::uint32_t await;
     bool is_part;
 
     static constexpr std::uint32_t of_turn = UINT32_MAX;
     bool is_turn() const { return await == of_turn; }
+    /// A total order, so that no library's heap decides.  What one rank sends to another one at one
+    /// instant stands for messages of several ranks; the one that is awaited first comes last.  (If
+    /// it comes first, some halvings take 0.93 of the recurrence, else 0.97 at least.)
     friend bool operator>(const Coming& left, const Coming& right) {
-      return left.at != right.at ? left.at > right.at : left.from > right.from;
+      const auto key = [](const Coming& one) {
+        return std::tuple(one.at, one.from, !one.is_turn(), one.rank, ~one.await);
+      };
+      return key(left) > key(right);
     }
   };
   // Instead of an instant.
@@ -247,7 +255,10 @@ class Halving {
     }
     if (number + 1 < nodes_.size()) return;
     std::sort(awaited_.begin(), awaited_.end(), [](const Awaited& left, const Awaited& right) {
-      return std::pair(left.node, left.put) < std::pair(right.node, right.put);
+      const auto key = [](const Awaited& one) {
+        return std::tuple(one.node, one.put, one.receiver.node, one.receiver.await);
+      };
+      return key(left) < key(right);
     });
     for (const Awaited& awaited : awaited_) {
       Node& node = nodes_[awaited.node];
@@ -402,7 +413,7 @@ class Halving {
 
 }  // namespace
 
-Picoseconds halving_time(const CanonicalShape& shape, const plan::Network& network) {
+std::optional<Picoseconds> halving_time(const CanonicalShape& shape, const plan::Network& network) {
   return Halving(shape, network).time();
 }
 

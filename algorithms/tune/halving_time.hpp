@@ -4,12 +4,16 @@
 // node send as many messages as it does, each after the other.
 #pragma once
 
+#include <optional>
+
 #include "plan/cost/network.hpp"
 #include "tune/canonical_time.hpp"
 
 namespace tutti::tune {
 
-/// Until the last rank has the result.
-plan::Picoseconds halving_time(const CanonicalShape& shape, const plan::Network& network);
+/// Until the last rank has the result; nothing if one of those that are followed never gets it, as
+/// the messages that stand for others do not suffice.
+std::optional<plan::Picoseconds> halving_time(const CanonicalShape& shape,
+                                              const plan::Network& network);
 
 }  // namespace tutti::tune

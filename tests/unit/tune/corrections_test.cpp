@@ -142,6 +142,23 @@ TEST(Corrections, a_factor_of_all_families_does_not_hide_which_is_faster) {
   EXPECT_EQ(ring(Corrections({race}), 8, 1), one * 3 / 2);
 }
 
+TEST(Corrections, a_factor_of_all_families_is_taken_out_at_all_points_or_none) {
+  // All are about twice as slow as the model says, just within the bounds and just beyond them.
+  Finding shorter = finding(1024, 16, 1'900'000);
+  shorter.others = {{"circulant", 1'900'000, 1'000'000}};
+  Finding longer = finding(2048, 16, 2'100'000);
+  longer.others = {{"lanes, ring across", 2'100'000, 1'000'000}};
+  const Corrections both({shorter, longer});
+  for (const std::uint64_t bytes : {1024u, 1500u, 2048u})
+    for (const char* family : {"ring", "circulant", "lanes, ring across"})
+      EXPECT_EQ(both.factor(family, Collective::allreduce, bytes, 16, 1), one) << family << bytes;
+  // Other collectives keep theirs.
+  Finding other = shorter;
+  other.collective = Collective::reduce;
+  EXPECT_EQ(Corrections({longer, other}).factor("ring", Collective::reduce, 1024, 16, 1),
+            one * 19 / 10);
+}
+
 TEST(Corrections, a_family_alone_is_compared_with_other_collectives_at_its_point) {
   std::vector<Finding> findings{finding(8, 1, 4'000'000)};
   EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);
@@ -150,9 +167,12 @@ TEST(Corrections, a_family_alone_is_compared_with_other_collectives_at_its_point
     findings.push_back(finding(8, 1, measured));
     findings.back().collective = collective;
   }
+  EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);  // one family in three of them
+  findings[1].winner.choice = "chain";
+  findings[2].winner.choice = "circulant";
   const Corrections corrections(findings);
   EXPECT_EQ(ring(corrections, 8, 1), one);
-  EXPECT_EQ(corrections.factor("ring", Collective::allgather, 8, 1, 1), one * 5 / 4);
+  EXPECT_EQ(corrections.factor("circulant", Collective::allgather, 8, 1, 1), one * 5 / 4);
   findings.push_back(finding(64, 1, 4'000'000));
   EXPECT_EQ(ring(Corrections(findings), 64, 1), Corrections::most);  // another point
 }

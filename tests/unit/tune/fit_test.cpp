@@ -256,6 +256,24 @@ TEST(Fit, an_unsteady_machine_is_what_it_mostly_was_and_its_interval_has_the_res
   EXPECT_GE(each.high, 300'000);
 }
 
+TEST(Fit, the_last_of_the_time_counts_also_where_it_ends_within_a_pass) {
+  // The last five passes take three times as long, and the last one has no time to wait.
+  std::vector<Sample> samples;
+  for (std::uint32_t pass = 0; pass < 40; ++pass) {
+    for (const std::uint64_t bytes : {8u, 64u, 1024u, 4096u, 16384u})
+      samples.push_back(
+          {.probe = Probe::inside_one_way,
+           .bytes = bytes,
+           .time = static_cast<plan::Picoseconds>((100'000 + 100 * bytes) * (pass < 35 ? 1 : 3))});
+    if (pass == 39) break;
+    for (const std::uint32_t count : {1u, 2u, 4u, 8u})
+      samples.push_back({.probe = Probe::inside_take, .messages = count, .time = count * 7000});
+  }
+  const Figure each = fit(samples, fallback_like_none(), 1).machine[Parameter::inside_per_byte];
+  EXPECT_NEAR(static_cast<double>(each.value), 100'000, 1000);
+  EXPECT_GE(each.high, 300'000);
+}
+
 TEST(Fit, is_a_function_of_samples_and_seed) {
   auto samples = samples_of(machine_preset("hdr"), {.jitter = 0.03, .jitter_ps = 3e3});
   const Fit once = fit(samples, fallback_like_none(), 5);
