@@ -136,7 +136,7 @@ TEST(NodeRaces, have_flat_schedules_lanes_leaders_trees_and_chains) {
     const auto all = families(collective, 64u << 10, 4);
     for (const char* const family : {"lanes", "knomial_tree", "binomial_tree", "pipelined_chain"})
       EXPECT_TRUE(has(all, family)) << name_of(collective) << testing::PrintToString(all);
-    // Of four ranks, the Fibonacci tree is one of these.
+    // The Fibonacci tree of four ranks is one of these.
     const auto of_sixteen = families(collective, 1u << 10, 16);
     EXPECT_TRUE(has(of_sixteen, "fibonacci_tree")) << testing::PrintToString(of_sixteen);
   }
