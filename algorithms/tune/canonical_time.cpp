@@ -13,11 +13,11 @@ namespace {
 
 using plan::Picoseconds;
 
-/// As many nodes stand for all as have this many ranks together.
+/// So many nodes are followed that they have at least this many ranks together.
 constexpr std::uint32_t ranks_followed = 32;
 
-/// The ranks of one node.  Either all nodes are followed, or other nodes are taken to send to it
-/// when it sends to them, as all do alike.
+/// The ranks of one node.  If other nodes are not followed, they are assumed to send to it when it
+/// sends to them, because all do alike.
 class FollowedNode {
  public:
   FollowedNode(const CanonicalShape& shape, const plan::Network& network, std::uint32_t number)
@@ -34,7 +34,7 @@ class FollowedNode {
     grown_ = grown;
     send();
   }
-  /// `all`: the nodes, or this one alone.
+  /// `all` holds all nodes if all are followed, else this node alone.
   void receive(std::span<const FollowedNode> all) {
     receive_from(all);
     for (std::uint32_t place = 0; place < clocks_.size(); ++place) take(place);
@@ -44,7 +44,7 @@ class FollowedNode {
 
  private:
   struct Message {
-    Picoseconds at;  // where it is sent, then at the port of its receiver's node, or to be seen
+    Picoseconds at;  // when it is sent; later, when it is at its receiver's port, or visible
     std::uint32_t place;
     std::uint32_t number;  // of the messages of a round, from 1 on
     bool is_inside;
@@ -96,8 +96,8 @@ class FollowedNode {
     }
   }
 
-  /// Where other nodes are not followed, a message from them comes when that of the rank at the
-  /// same place of this node would come there.
+  /// If other nodes are not followed, a message from one of them comes when that of this node's
+  /// rank at the same place would come there.
   void receive_from(std::span<const FollowedNode> all) {
     messages_.clear();
     for (std::uint32_t place = 0; place < clocks_.size(); ++place)
@@ -178,8 +178,8 @@ class FollowedNode {
     }
   }
 
-  /// By how many blocks a message adds to those of the `known` ranks that end at `self`.  If it
-  /// overlaps with these, blocks that lie within others are left unread, also known ones.
+  /// How many blocks a message adds to the `known` ranks that end at `self`.  If both overlap,
+  /// blocks that lie within others are left unread, also known ones.
   Picoseconds brought_by(std::uint32_t self, std::uint32_t number, std::uint32_t known) const {
     const Rank from{behind(self, offset(number))};
     if (offset(number) == known) return tree_.block_count(from, round_.length);
@@ -215,7 +215,7 @@ class FollowedNode {
   std::vector<Here> here_ = {};
 };
 
-/// The blocks that the ranks of a node send to others, or that come from these.
+/// The blocks that the first and the last rank of a node send, as a measure of its port's work.
 std::uint64_t blocks_at_port(const CanonicalShape& shape, const plan::CanonicalTree& tree,
                              const std::vector<plan::Round>& rounds, std::uint32_t node) {
   const std::uint32_t ranks = shape.ranks_per_node, first = node * ranks;
@@ -226,7 +226,7 @@ std::uint64_t blocks_at_port(const CanonicalShape& shape, const plan::CanonicalT
   return blocks;
 }
 
-/// The nodes that are followed: those with the longest messages take longest.
+/// The nodes that are followed: those with the longest messages, which take the longest.
 std::vector<std::uint32_t> followed_nodes(const CanonicalShape& shape,
                                           const std::vector<plan::Round>& rounds) {
   const std::uint32_t nodes = shape.rank_count / shape.ranks_per_node;

@@ -1,7 +1,7 @@
 // How long canonical dissemination takes where all nodes have equally many ranks that follow each
 // other: the recurrence of events (plan/cost/makespan.hpp) without plans, round by round.  All
-// nodes do about the same at the same time, so that of many ranks a few nodes stand for all: those
-// with the longest messages.
+// nodes do about the same at the same time, so that, of many ranks, a few nodes stand for all:
+// those with the longest messages.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct CanonicalShape {
 /// Until the last rank has the result.  The vector has to cover the ranks.
 plan::Picoseconds canonical_time(const CanonicalShape& shape, const plan::PerRound& per_round,
                                  const plan::Network& network);
-/// As canonical_time(), but of all nodes also among many ranks.
+/// Like canonical_time(), but it follows all nodes, however many ranks there are.
 plan::Picoseconds canonical_time_of_all(const CanonicalShape& shape,
                                         const plan::PerRound& per_round,
                                         const plan::Network& network);

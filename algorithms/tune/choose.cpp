@@ -220,8 +220,8 @@ class Chooser {
   /// Takes choices across nodes from there.
   void know(KnownChoices& known) { known_ = &known; }
   void only_canonical() { only_canonical_ = true; }
-  /// How many messages may be followed: those of all ranks, and those of candidates of which one
-  /// node is followed, which are few, so that others leave them room.
+  /// How many messages may be followed.  Candidates of which one node is followed have few
+  /// messages; they have a budget of their own, so that the other candidates leave them room.
   struct Budget {
     std::size_t of_all = messages_followed_max, of_nodes = messages_followed_max / 2;
   };
@@ -286,9 +286,9 @@ class Chooser {
   Budget* budget_ = nullptr;       // shared with other choices; nullptr: a choice has its own
 };
 
-/// The price; and a fiftieth more for holding several payloads where no bits ask for it, a quarter
-/// for a flow of chunks that ranks of a node copy, or that combines nothing: its price is 0.8
-/// to 1.1 of its time, it takes memory, and more exchanges when it is made.
+/// The price, and a fiftieth more for holding several payloads where no bits ask for it, or a
+/// quarter more for a shared ring on nodes of several ranks or of an allgather: it takes memory and
+/// more exchanges when it is made, and its price is 0.8 to 1.1 of its time.
 plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& rival) {
   const plan::Picoseconds price = choice.price_of(rival);
   if (rival.row->is_flow &&
@@ -312,7 +312,7 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   if (topology_.rank_count > ranks_followed_max || budget.of_all / 2 < topology_.rank_count) return;
   const Query query = choice.query();
   const plan::Picoseconds most = 2 * prices.front().first;
-  // The prices of what is near are computed more closely, unless the first one is far ahead.
+  // Prices near the least one are computed more closely, unless the first is far ahead.
   const plan::Picoseconds half_more = prices.front().first + prices.front().first / 2;
   const plan::Picoseconds near = prices.size() > 1 && prices[1].first <= half_more ? half_more : 0;
   const bool prices_are_near = has_canonical_time(query);
@@ -325,13 +325,13 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     const Row& row = *rival->row;
     const plan::Plan first = row.build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, row, rival->variant, first);
-    // Without plans, dissemination is followed about as exactly, in less time; and halving, which
-    // has many more messages, nearly so.
+    // closer_cost() needs no plans: it follows dissemination about as exactly in less time, and
+    // halving, which has many more messages, nearly so.
     if (prices_are_near && row.closer_cost != nullptr) {
       const bool is_halving = row.algorithm == Algorithm::canonical_halving;
       const bool has_many = topology_.rank_count > canonical_ranks_of_all;
-      // Plans of canonical dissemination take longer to build, so their messages count more; where
-      // they are too many, the price is the closer one already.
+      // Plans of canonical dissemination take longer to build, so their messages count fourfold; if
+      // they are too many, the price is already as close.
       if (!is_halving && !has_many && topology_.rank_count > 32 && more <= unused.of_all) more *= 4;
       if (is_halving ? more > unused.of_all && price <= near : has_many && more <= unused.of_all)
         rival->time = row.closer_cost(query, rival->variant);
@@ -612,8 +612,8 @@ std::optional<Choice> by_finding(const CollectiveRequest& request, const Topolog
   return {};
 }
 
-/// The nearest findings of the same call with fewer and with more bytes; nothing unless there are
-/// both, not far from each other.
+/// The nearest findings of the same call with fewer and with more bytes; empty unless there are
+/// both, at most 2^reach_in_bytes times apart.
 struct Around {
   const Finding* below = nullptr;
   const Finding* above = nullptr;
@@ -637,7 +637,7 @@ Around findings_around(const Finding& call, const std::vector<Finding>& findings
   return around;
 }
 
-/// What the fastest of a family took; nullptr: none was raced.
+/// The fastest timing of a family; nullptr if none was raced.
 const Timing* fastest_of(std::string_view family, const Finding& finding) {
   const Timing* fastest = nullptr;
   const auto look_at = [&](const Timing& timing) {
@@ -650,10 +650,9 @@ const Timing* fastest_of(std::string_view family, const Finding& finding) {
   return fastest;
 }
 
-/// Replaces what a rule takes inside a node by what is faster according to races of fewer and of
-/// more bytes, between which times are interpolated.  The model does not tell schedules of a node
-/// apart well enough for its prices to be corrected instead, and beyond what was raced nothing is
-/// known.
+/// Replaces the choice of a rule inside a node by one that is faster according to races of fewer
+/// and of more bytes; times in between are interpolated.  Corrected prices would not do, because
+/// the model hardly tells schedules of a node apart, and beyond the races nothing is known.
 void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            bool only_canonical) {
@@ -891,8 +890,8 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   const std::optional<Choice> priced = chooser.try_choose();
   if (!priced) return found;
   const auto all = Chooser::by_price(*priced);
-  // Half of the places are for other families that are not far behind, if there are any; inside a
-  // node, whose schedules prices hardly tell apart, all but one, for whichever there are.
+  // Half of the places are for other families that are not far behind.  Inside a node, where prices
+  // hardly tell schedules apart, all places but one are for other families, however far behind.
   const plan::Picoseconds most =
       is_one_node ? INT64_MAX : all.front().first + all.front().first / 2;
   const std::size_t families_max = is_one_node ? count - 1 : (count + 1) / 2;

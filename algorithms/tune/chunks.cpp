@@ -59,7 +59,7 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
   if (plan::has_no_registers(plan) || is_told_of) return zero_copy_part_bytes_max;
   const std::size_t registers = 2 * (2 * std::size_t{plan.slot_count} + plan.parts);
   const bool has_few_registers = registers <= 256;
-  // All pieces of such a broadcast are together as long as a chunk of another one.
+  // All pieces of a flat broadcast together are as long as a chunk of another plan.
   const std::size_t pieces = is_flat_broadcast(plan) ? plan.parts : 1;
   if (asked != 0 && !plan.is_pipeline && has_few_registers)
     return std::max<std::size_t>(asked / pieces, 1);
@@ -92,7 +92,7 @@ std::uint16_t node_broadcast_pieces(std::size_t bytes) noexcept {
 }
 
 bool is_flat_broadcast(const plan::Plan& plan) noexcept {
-  // The parts of a tree are pieces of one payload, those of other plans are blocks, or lanes.
+  // The parts of a tree are pieces of one payload; those of other plans are blocks or lanes.
   const bool is_tree =
       plan.algorithm.ends_with("_tree") && plan.algorithm.find('/') == std::string::npos;
   const bool is_whole = plan.parts == 1 || is_tree;

@@ -85,8 +85,8 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
 /// Whether the plan sends each block directly to whom it is for, through partials.
 bool sends_blocks_directly(const plan::Plan& plan) noexcept;
 
-/// Into how many pieces each chunk of a broadcast is cut that goes from its root directly to the
-/// other ranks of a single node: they copy one while the root writes the next ones.
+/// The number of pieces into which a broadcast cuts each chunk if it goes directly from its root to
+/// the other ranks of a single node: they copy one piece while the root writes the next.
 std::uint16_t node_broadcast_pieces(std::size_t bytes) noexcept;
 
 /// Whether the root of this broadcast sends the payload directly to all other ranks, and the

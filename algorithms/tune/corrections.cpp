@@ -32,7 +32,7 @@ std::int64_t binary_logarithm(std::uint64_t value) {
   return logarithm;
 }
 
-/// measured / predicted, within bounds that are so wide that means of them tell families apart.
+/// measured / predicted, within bounds so wide that the means of families still differ.
 std::int64_t quotient_of(plan::Picoseconds measured, plan::Picoseconds predicted) {
   constexpr std::int64_t wide = 1 << 12;
   if (measured / wide >= predicted) return wide * Corrections::one;
@@ -44,7 +44,7 @@ std::int64_t quotient_of(plan::Picoseconds measured, plan::Picoseconds predicted
   return (measured * Corrections::one + predicted / 2) / predicted;
 }
 
-/// The lower of the two in the middle where there is an even number.
+/// The middle factor; of an even number, the lower one of the two in the middle.
 std::int64_t middle_of(std::vector<std::int64_t> factors) {
   const auto middle = factors.begin() + static_cast<std::ptrdiff_t>((factors.size() - 1) / 2);
   std::nth_element(factors.begin(), middle, factors.end());

@@ -1,9 +1,9 @@
 // How far the model is off, as races have found: measured over predicted time of each family of
 // schedules, between the findings interpolated in the logarithms of bytes and nodes, within bounds,
-// and 1 far from all of them.  A factor that all families have in common, which is one of the
-// machine and decides nothing between them, is taken out of all findings of a collective if it
-// would press some of them against the bounds.  So what was never measured is priced, and never
-// taken from the nearest row.  Integers only, because all ranks have to agree.
+// and 1 far from all of them.  If some factors of a collective would be beyond the bounds, what all
+// its families have in common is taken out of all its findings: that factor is one of the machine
+// and decides nothing between families.  What was never measured is priced by the model, and not by
+// the nearest row.  Integers only, because all ranks have to agree.
 //
 //     factor
 //      1.3 |        o.                      o  a finding
@@ -32,13 +32,13 @@ class Corrections {
   /// Noisy findings do not count, nor does what has no price.  Of several measurements of one
   /// family at one point the mean counts, so that their order does not matter.
   ///
-  /// A choice compares families of one collective, so that only the proportions of their factors
-  /// matter.  If one of them is beyond the bounds at any point, which would make it equal to others
-  /// there, all of that collective are divided, each by the median of those at its point: between
-  /// points, families would else be compared by factors of which some are divided and others are
-  /// not.  A family that was not raced at a point is then priced as if it were as far off as the
-  /// middle one of those that were.  A family that is alone at a point is divided by the median of
-  /// all collectives there if these are of three families or more, and stays as it is otherwise.
+  /// A choice compares families of one collective, so only the proportions of their factors matter.
+  /// If a factor is beyond the bounds at any point, where the bound would make it equal to others,
+  /// all factors of the collective are divided by the median of those at their point; if only some
+  /// points were divided, families would be compared by two kinds of factors between these.  A
+  /// family that was not raced at a point then counts as the middle one.  A family alone at a point
+  /// is divided by the median of all collectives there if these are of three families or more, else
+  /// not at all.
   explicit Corrections(const std::vector<Finding>& findings);
 
   /// What a price is multiplied by, in units of 1 / one.  `family`: family_of() a choice's name.

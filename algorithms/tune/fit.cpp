@@ -40,7 +40,7 @@ bool is_valid(const Sample& sample) {
          sample.bytes * sample.messages <= all_bytes_max;
 }
 
-template <class TimeOf>  // of a cell, the one that counts
+template <class TimeOf>  // gives the time that counts, from the times of a cell
 RobustLine line_of_one_each(const std::vector<Cell>& cells, TimeOf time_of) {
   std::vector<Cell> picked;
   for (const Cell& cell : cells) picked.push_back({.x = cell.x, .times = {time_of(cell.times)}});
@@ -53,8 +53,8 @@ double middle_of(std::vector<double> times) {
   return *middle;
 }
 
-/// Whether half of the cells or more have a least time that is more than a tenth below their middle
-/// one: further than noise moves the least of some means.
+/// Whether in half of the cells or more the least time is over a tenth below the middle one, which
+/// is more than noise does to the least of several means.
 bool is_unsteady(const std::vector<Cell>& cells) {
   constexpr double far = 0.1;
   std::vector<double> off;
@@ -66,9 +66,9 @@ bool is_unsteady(const std::vector<Cell>& cells) {
   return middle_of(std::move(off)) > far;
 }
 
-/// The lines of one probe: through the least time of each cell, which has the least noise; through
-/// the middle one, which counts where the machine is unsteady; and through the middle one of each
-/// of some stretches of time.
+/// The lines of one probe through its cells: one through the least times, which have the least
+/// noise; one through the middle times, which counts where the machine is unsteady; and one through
+/// the middle times of each stretch of the measurement.
 class Views {
  public:
   explicit Views(std::vector<Cell> cells)
@@ -79,7 +79,7 @@ class Views {
 
   const RobustLine& least() const { return least_; }
   const RobustLine& through() const { return is_unsteady_ ? middle_ : least_; }
-  /// One of `count` stretches of the time that all passes took.
+  /// The line of one of `count` equal stretches of the passes.
   RobustLine of_stretch(std::size_t stretch, std::size_t count) const {
     return line_of_one_each(cells_, [&](const std::vector<double>& times) {
       const auto place = [&](std::size_t end) {
@@ -169,9 +169,9 @@ class Telling {
   void add(const Views& views, std::optional<Parameter> base, std::optional<Parameter> slope) {
     told_.push_back({&views, base, slope});
   }
-  /// Into how many stretches the time of all that is told is divided: as many as the probe with the
-  /// fewest passes has enough of, so that a stretch is the same time for all.  None: there are too
-  /// few passes.
+  /// The number of equal stretches into which the passes of all probes are divided.  It is bounded
+  /// by the probe with the fewest passes, so that a stretch is the same time for all. 0: too few
+  /// passes.
   std::size_t stretches() const {
     constexpr std::size_t stretches_most = 8, passes_wanted = 5;  // of each stretch
     if (told_.empty()) return 0;
@@ -251,8 +251,8 @@ Values drawn_from(const Machine& machine, Generator& generator) {
   return values;
 }
 
-/// Sets the parameters that are told, with intervals of 95 %: how far off the line may be, by its
-/// least times; and what an eighth of the time alone would have told, as machines change meanwhile.
+/// Sets the told parameters and their intervals of 95 %.  An interval has how far off the line of
+/// least times may be, and what each stretch of time alone would have told, as machines change.
 void set_told(Machine& machine, const Telling& telling, Generator& generator,
               std::vector<std::string>& remarks) {
   constexpr std::size_t replicate_count = 400, outside = replicate_count / 40;

@@ -2,13 +2,13 @@
 //
 // Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
 // slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
-// A sample is the least mean of some blocks of a pass over all probes, so that rare delays are not
-// in it.  Noise only adds time: the least sample of a probe with its bytes and messages is what it
-// takes, and how far the others are above it says how far the least may be, too.  Where most are a
-// tenth above the least or more, the machine is unsteady, as where a host gives other CPUs now and
-// then: the middle one is what it takes then, because a race compares with the middle one, too.  An
-// interval has at least what each eighth of the passes would have told alone; where there are less
-// than forty, what each of fewer parts would have told, of at least five.
+// A sample is the least mean of the blocks of one pass, so rare delays are not in it.  Noise only
+// adds time: the least sample of a probe with its bytes and messages is what the probe takes, and
+// the distances of the others say how far off the least may be.  If in half of the cells the least
+// is over a tenth below the middle one, the machine is unsteady, for example because a host moves
+// CPUs; then the middle sample counts, as it does in a race.  An interval contains at least what
+// each eighth of the passes would have told alone; with fewer than forty passes, there are fewer
+// parts, of at least five each.
 #pragma once
 
 #include <cstdint>

@@ -20,16 +20,16 @@ namespace {
 
 using plan::Action, plan::Cube, plan::Picoseconds, plan::Step;
 
-/// Which nodes are followed, by their first ranks, and which of them stands for another one.  The
-/// ranks of a cube that hears from another one do alike but for the values that they carry over its
-/// last bit: those that send them are ahead, and those that get them behind.  So there are two of
-/// each such cube, and both hear from the one of the other cube that is behind.
+/// The nodes that are followed, by their first ranks, and which of them stands for each other one.
+/// In a cube that hears from others, values enter at the first 2^e ranks and are carried over each
+/// further bit, so that receivers are behind senders: one of its nodes is followed, and one more
+/// for each such bit.  Of other cubes, whose ranks do alike, one is.
 class FollowedNodes {
  public:
   FollowedNodes(std::uint32_t rank_count) : layout_(rank_count, plan::HalvingResults::everywhere) {
     const std::vector<Cube>& cubes = layout_.cubes();
     of_cube_.resize(cubes.size());
-    std::uint32_t place = 0;  // of those behind, in the cube that was looked at last
+    std::uint32_t place = 0;  // of the rank that is furthest behind in the cube behind this one
     for (std::size_t cube = cubes.size(); cube-- > 0;) {
       const bool hears = layout_.teller_count(cube) > 0;
       if (!hears) place = 0;
@@ -37,7 +37,7 @@ class FollowedNodes {
                         .alike = hears ? layout_.entry_bits(cube) : cubes[cube].bits};
       place += (1u << cubes[cube].bits) - (1u << of_cube_[cube].alike);
     }
-    // In the order of ranks, which is that of what happens at one instant.
+    // The order of ranks decides what comes first at one instant.
     for (std::size_t cube = 0; cube < cubes.size(); ++cube) {
       of_cube_[cube].node = ranks_.size();
       const std::uint32_t ahead = cubes[cube].first + of_cube_[cube].place;
@@ -49,8 +49,8 @@ class FollowedNodes {
 
   const std::vector<std::uint32_t>& ranks() const { return ranks_; }
 
-  /// Halves, carried values, results, and answers to each of these: between two ranks, those of a
-  /// kind are awaited in the order in which they are sent.
+  /// Whether a slot is of halves, carried values, results, or answers to one of these.  Messages of
+  /// one kind between two ranks are awaited in the order in which they are sent.
   std::uint32_t kind_of(std::uint16_t slot) const {
     const std::uint32_t ends[] = {layout_.carried(0, 0, 0),   layout_.result(0),
                                   layout_.halving_answers(0), layout_.entry_answers(0, 0),
@@ -66,7 +66,7 @@ class FollowedNodes {
     return of.node + static_cast<std::size_t>(std::bit_width(above));
   }
 
-  /// To whom the stand-in of `peer` sends what stands for messages from `peer` to `self`.
+  /// The receiver to which the stand-in of `peer` sends what `peer` would send to `self`.
   std::uint32_t counterpart(std::uint32_t self, std::uint32_t peer) const {
     const std::vector<Cube>& cubes = layout_.cubes();
     const std::size_t of_self = cube_of(self), of_peer = cube_of(peer);
@@ -83,7 +83,7 @@ class FollowedNodes {
   struct OfCube {
     std::size_t node = 0;     // the first one that is followed
     std::uint32_t place = 0;  // of its first rank
-    std::uint32_t alike = 0;  // places below 2^alike are
+    std::uint32_t alike = 0;  // the first 2^alike ranks of the cube do alike
   };
   std::size_t cube_of(std::uint32_t rank) const {
     const std::vector<Cube>& cubes = layout_.cubes();
@@ -105,7 +105,7 @@ class Halving {
     std::vector<plan::Plan> plans;
     for (const std::uint32_t rank : followed.ranks())
       plans.push_back(plan::canonical_halving_allreduce(Rank{rank}, shape.rank_count));
-    // Where there are fewer elements than parts, only some of these have any.
+    // If the payload has fewer elements than parts, some parts are empty.
     const std::uint64_t parts = plans.front().parts;
     const std::uint64_t bytes = (shape.bytes + parts - 1) / parts;
     part_ = times_of(bytes);
@@ -115,7 +115,7 @@ class Halving {
     for (std::size_t node = 0; node < nodes_.size(); ++node) connect(followed, node, plans[node]);
   }
 
-  /// Nothing: some rank waits for what nobody sends, so that this is no halving that is modelled.
+  /// Returns nothing if a rank waits for a message that nobody sends: the model does not hold then.
   std::optional<Picoseconds> time() {
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) take_turn_at(rank, 0);
     while (!coming_.empty()) {
@@ -145,14 +145,14 @@ class Halving {
   }
 
   enum class Kind : std::uint8_t { put, await, work };
-  /// A step of the first rank of a node.  The others do the same with the ranks that differ from
-  /// them in the same bits.
+  /// A step of the first rank of a node.  Each other rank of the node makes it, too, with a peer
+  /// that differs from it in the same bits.
   struct Event {
     Kind kind;
     bool is_inside = false, is_part = false;
-    std::uint32_t other = 0;           // inside: in which bits the peer differs
-    std::uint32_t number = 0;          // of an await: among those of the node
-    std::uint32_t first = 0, end = 0;  // of a put: those who await it
+    std::uint32_t other = 0;           // inside the node: bits in which the peer differs
+    std::uint32_t number = 0;          // of an await: its number in the node
+    std::uint32_t first = 0, end = 0;  // of a put: its receivers
   };
   struct Receiver {
     std::uint32_t node, await;
@@ -164,7 +164,7 @@ class Halving {
     Picoseconds transmit_free = 0, receive_free = 0;
   };
   struct Message {
-    Picoseconds at;  // through the port
+    Picoseconds at;  // when it has passed the port
     std::uint32_t await;
   };
   struct RankState {
@@ -173,11 +173,11 @@ class Halving {
     std::size_t next = 0;
     Picoseconds clock = 0;
     bool waits = false;
-    std::vector<Picoseconds> visible = {};  // by awaits
+    std::vector<Picoseconds> visible = {};  // by numbers of awaits
     std::vector<Message> coming = {};
-    std::size_t seen = 0;  // of these
+    std::size_t seen = 0;  // how many of `coming`
   };
-  /// A message at the port of its receiver's node, or a rank that goes on.
+  /// An event in the queue: a message reaches its receiver's port, or a rank goes on.
   struct Coming {
     Picoseconds at;
     std::uint32_t from;  // at one instant, lower ranks come first, each with its turn first
@@ -187,9 +187,9 @@ class Halving {
 
     static constexpr std::uint32_t of_turn = UINT32_MAX;
     bool is_turn() const { return await == of_turn; }
-    /// A total order, so that no library's heap decides.  What one rank sends to another one at one
-    /// instant stands for messages of several ranks; the one that is awaited first comes last.  (If
-    /// it comes first, some halvings take 0.93 of the recurrence, else 0.97 at least.)
+    /// A total order, so that no library's heap decides.  Messages of one rank to another at one
+    /// instant stand for those of several ranks: the one awaited first comes last.  (If it comes
+    /// first, some halvings take 0.93 of the recurrence, else at least 0.97.)
     friend bool operator>(const Coming& left, const Coming& right) {
       const auto key = [](const Coming& one) {
         return std::tuple(one.at, one.from, !one.is_turn(), one.rank, ~one.await);
@@ -197,7 +197,7 @@ class Halving {
       return key(left) > key(right);
     }
   };
-  // Instead of an instant.
+  // Values of `visible` that are no instants.
   static constexpr Picoseconds not_sent = -1, is_seen = -2;
 
   void add_node(const FollowedNodes& followed, const plan::Plan& plan) {
@@ -245,7 +245,7 @@ class Halving {
       const std::uint32_t index = counts[{peer, kind}]++;
       const std::size_t from = followed.stand_in(peer);
       const auto& puts = puts_[from][{followed.counterpart(index_of(plan.self), peer), kind}];
-      // Who sends carried values is answered more often than the others.
+      // A rank that sends carried values gets more answers than its stand-in sends.
       if (index >= puts.size())
         for (std::uint32_t place = 0; place < ranks_per_node_; ++place)
           ranks_[number * ranks_per_node_ + place].visible[await] = is_seen;
@@ -272,7 +272,7 @@ class Halving {
   void take_turn_at(std::uint32_t number, Picoseconds at) {
     coming_.push({at, number, number, Coming::of_turn, false});
   }
-  /// Whether something else happens before that instant.
+  /// Whether the queue has an event before that instant.
   bool is_behind(Picoseconds at, Picoseconds now) const {
     return at > now && !coming_.empty() && coming_.top().at < at;
   }
@@ -342,7 +342,7 @@ class Halving {
     wake(message.rank, at);
   }
 
-  /// Sees what has come by then.
+  /// The rank sees the messages that have come by then.
   void poll(RankState& rank, Picoseconds now) const {
     rank.clock = now;
     for (; rank.seen < rank.coming.size() && rank.coming[rank.seen].at <= now; ++rank.seen) {
@@ -355,7 +355,7 @@ class Halving {
                                            : std::max(rank.clock, rank.coming[rank.seen].at);
   }
 
-  /// Whether it has taken a message of its node; else it waits for it.
+  /// Returns whether the rank has taken a message of its own node; if not, it waits for it.
   bool look(std::uint32_t number, const Event& event, Picoseconds now) {
     RankState& rank = ranks_[number];
     const Picoseconds visible = rank.visible[event.number];
@@ -372,7 +372,7 @@ class Halving {
     return true;
   }
 
-  /// Whether it has seen a message of another node; else it waits for it.
+  /// Returns whether the rank has seen a message of another node; if not, it waits for it.
   bool poll_for(std::uint32_t number, const Event& event, Picoseconds now) {
     RankState& rank = ranks_[number];
     while (rank.visible[event.number] != is_seen) {
@@ -391,7 +391,7 @@ class Halving {
     return true;
   }
 
-  /// Puts by their receivers and kinds.
+  /// The puts of a node, by receiver and kind.
   using Streams = std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>>;
   struct Awaited {
     std::size_t node;

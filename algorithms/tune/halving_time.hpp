@@ -1,7 +1,7 @@
 // How long canonical halving takes where all nodes have equally many ranks that follow each other:
-// the recurrence of events (plan/cost/makespan.hpp) of one rank of each cube.  The others of a cube
-// do the same at about the same time, so that it receives what it sends to them; the ranks of its
-// node send as many messages as it does, each after the other.
+// the recurrence of events (plan/cost/makespan.hpp) for a few nodes of each cube.  The others of a
+// cube do the same at about the same time, so a node that is followed receives what it sends to
+// them; all its ranks send as its first one does.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace tutti::tune {
 
-/// Until the last rank has the result; nothing if one of those that are followed never gets it, as
-/// the messages that stand for others do not suffice.
+/// The time until the last rank has the result; nothing if a rank that is followed never gets it,
+/// because the messages that stand for others do not suffice.
 std::optional<plan::Picoseconds> halving_time(const CanonicalShape& shape,
                                               const plan::Network& network);
 
