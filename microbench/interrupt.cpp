@@ -14,8 +14,8 @@ namespace {
 
 static_assert(std::atomic<RunStage>::is_always_lock_free);
 
-// All of it is ready before a signal can come: a handler may not make texts.  It is never
-// destroyed: a signal may come while exit() destroys what is static.
+// All texts are ready before a signal can come, because a handler must not make any.  They are
+// never destroyed: a signal may come while exit() destroys static objects.
 struct Words {
   std::array<std::string, 4> texts;  // by stage
   std::string journal;
@@ -23,7 +23,7 @@ struct Words {
 };
 std::atomic<RunStage>* shared = nullptr;  // in memory that the program shares with its ranks
 const Words* words = nullptr;
-pid_t program = 0;  // forks the ranks
+pid_t program = 0;  // the process that forks the ranks
 
 void print(const std::string& text) noexcept {
   for (std::size_t done = 0; done < text.size();) {
@@ -34,8 +34,8 @@ void print(const std::string& text) noexcept {
   }
 }
 
-/// Calls nothing but what is async-signal-safe.  The program speaks: a rank of it hands the signal
-/// on, if that is still there (its number may be another process's by now), and ends with it.
+/// Calls only what is async-signal-safe.  Only the program prints: a rank passes the signal to it,
+/// unless it has gone (its id may be another process's by now), and ends.
 void end(int signal) {
   if (::getpid() != program) {
     if (::getppid() == program) ::kill(program, signal);
@@ -56,7 +56,7 @@ void end_with_words(const std::string& file, bool says) {
   shared = new (memory) std::atomic<RunStage>(RunStage::before);
   const std::string journal = file + ".journal";
   program = ::getpid();
-  // A bar may stand in the line.
+  // The line is cleared first, because a progress bar may stand there.
   const std::string begin = std::string(::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") +
                             "tutti-tune: ended by a signal; ";
   const std::string nothing = "nothing was found yet, and no file has changed\n";

@@ -1,5 +1,5 @@
-// What a run of tutti-tune says and leaves behind when a user ends it (SIGINT, SIGTERM): that what
-// was found is kept, and how it goes on.
+// What a run of tutti-tune prints and leaves behind if a user ends it (SIGINT, SIGTERM): whether
+// findings are kept, and how to go on.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace tutti::bench {
 
-/// How far a run is; alike in the program and in the ranks that it forks.
+/// How far a run is.  The program and the ranks that it forks share this stage.
 enum class RunStage : std::uint32_t {
   before,   // nothing was written
-  opened,   // the journal is there, of this run, and has nothing in it
-  begun,    // the journal has what was found
-  written,  // the tuning file is
+  opened,   // this run has made the journal, and nothing was found
+  begun,    // the journal has the findings so far
+  written,  // the tuning file was replaced
 };
 
-/// From now on both signals end this process and those that it forks, by a status of 128 and the
-/// number of the signal, after one line on standard error; a journal that is merely opened is
-/// removed.  A signal that is ignored stays so.  Called once, before ranks are forked.
-/// `says`: false on the ranks of a job that leave it to another one to speak.
+/// From now on either signal ends this process and its forked ranks with status 128 and the
+/// signal's number, after one line on standard error.  A journal in stage `opened` is removed.  A
+/// signal that was ignored stays ignored.  Called once, before ranks are forked.  `says`: whether
+/// this process prints; only one rank of a job does.
 void end_with_words(const std::string& file, bool says);
-/// In whichever process knows.
+/// Any process of the run may set the stage.
 void note_stage(RunStage stage) noexcept;
 
 }  // namespace tutti::bench

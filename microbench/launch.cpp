@@ -14,8 +14,8 @@
 namespace tutti::bench {
 namespace {
 
-/// The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first to
-/// end is the one that has printed the reason.
+/// The launcher ends the job when the first rank ends.  Later ranks wait, so that the first to end
+/// is the one that has printed the reason.
 constexpr auto time_of_another = std::chrono::milliseconds(200);
 
 }  // namespace

@@ -29,12 +29,11 @@ using tune::Sample;
 constexpr std::uint32_t stream_max = 16;     // messages of a stream between two ranks
 constexpr std::uint32_t port_stream = 4;     // messages of each rank at a shared port
 constexpr std::uint32_t answerers_max = 64;  // of incast
-/// In real time a batch has blocks of so many repetitions, one after the other: long enough for a
-/// clock, and so short that a program that takes the CPU disturbs few of them.  A pass goes once
-/// through all points.
+/// In real time a batch has blocks of so many repetitions in a row: enough for a clock to time, and
+/// so few that a program that takes the CPU disturbs few blocks.  A pass measures each point once.
 constexpr std::uint32_t block_most = 16, blocks_least = 4;
 constexpr std::uint32_t passes_least = 16, passes_most = 96;
-constexpr std::uint32_t times_max = 32;  // of a batch: of its blocks, or of its repetitions
+constexpr std::uint32_t times_max = 32;  // of one batch: one for each block or repetition
 constexpr std::uint32_t repetitions_max = times_max * block_most;
 constexpr std::size_t memory_bytes = 1u << 20;
 constexpr Picoseconds none = -1;  // this rank has not measured it
@@ -141,8 +140,8 @@ std::vector<Point> points_of(const Roles& roles, const std::vector<Probe>& only)
       if (messages >= answerers) break;
     }
   if (roles.inside != no_rank) {
-    // Three that share a cache line with their word, and three that take many lines, so that both
-    // have a line of their own where one does not fit all.
+    // Three lengths share a cache line with their word, and three take many lines, so that each
+    // kind has a line of the fit if one line does not fit all.
     for (const std::uint64_t bytes : {8u, 24u, 48u, 1024u, 4096u, 16384u})
       points.push_back({Probe::inside_one_way, bytes, 1});
     // Several, because a clock takes longer than a message.
@@ -238,7 +237,7 @@ class Mailboxes {
       });
     }
     if (clock_.is_simulated()) clock_.charge_message();
-    // As the engine, which copies it out of the slot: so it crosses from one cache to the other.
+    // The engine also copies it out of the slot: thus it crosses from one cache to the other.
     shm::copy_payload(into_.data(), own_ + offset_of(bytes, slot), bytes);
   }
   /// Whether the system permits it.
@@ -301,8 +300,8 @@ std::size_t mailbox_bytes(const std::vector<Point>& points) {
 
 using Times = std::array<Picoseconds, times_max>;
 
-/// Whether the middle of so many times is known to within a part of it: 95 % of the middles that
-/// could as well have been measured are between two of the times, by their order (the sign test).
+/// Whether the median of so many times is known to within a 50th: its interval of 95 % lies between
+/// two of the times, by their order (the sign test).
 bool is_narrow(std::vector<Picoseconds> times) {
   constexpr Picoseconds part = 50;
   std::sort(times.begin(), times.end());
@@ -361,8 +360,8 @@ class Prober {
   }
 
  private:
-  /// Whether more passes would tell nothing new.  In less than a quarter of the time, slow changes
-  /// of the machine would not show.  Collective.
+  /// Whether more passes would tell nothing new.  It is false in the first quarter of the time,
+  /// which is too short to show slow changes of the machine.  Collective.
   bool is_enough(const std::vector<std::vector<Picoseconds>>& times, bool is_early) const {
     const bool enough = !is_early && std::all_of(times.begin(), times.end(), [](const auto& one) {
       return one.empty() || is_narrow(one);
@@ -376,7 +375,7 @@ class Prober {
     constexpr std::uint32_t least = 3;
     // If one message of twenty is delayed, some of them have none such.
     const std::uint32_t in_virtual_time = point.messages > 4 ? 24 : 8;
-    // All ranks meet before each repetition.
+    // For a shared port all ranks meet before each repetition, so there are fewer.
     const std::uint32_t most = is_virtual_                         ? in_virtual_time
                                : point.probe == Probe::shared_port ? times_max
                                                                    : repetitions_max;
@@ -395,7 +394,7 @@ class Prober {
     return std::clamp(count / blocks_least, 1u, block_most);
   }
 
-  /// The least mean of a block of so many repetitions; `none` if it could not be measured.
+  /// The least mean of the blocks of `count` repetitions; `none` if nothing could be measured.
   Picoseconds batch(const Point& point, std::uint32_t count) {
     const std::uint32_t block = block_of(point, count);
     const std::uint32_t blocks = count / block;
@@ -619,7 +618,7 @@ class Prober {
     return none;
   }
 
-  /// The middle one of some readings: means are corrected by it.
+  /// The median time of reading the clock, which is subtracted from means.
   static Picoseconds cost_of_clock() {
     std::array<Picoseconds, 101> costs;
     for (Picoseconds& cost : costs) {

@@ -19,7 +19,7 @@ struct NetworkProbeOptions {
   std::string device = {};                   // as ContextOptions::device
   Timeout budget = std::chrono::seconds(3);  // at least 50 ms; with making the connections
   std::vector<tune::Probe> only = {};        // these; empty: all
-  /// Told, on all ranks, of each probe that these ranks could make and had no time for.
+  /// Called on all ranks for each probe that these ranks can make, but had no time for.
   std::function<void(tune::Probe)> on_untried = {};
 };
 
@@ -29,10 +29,10 @@ struct NetworkProbeOptions {
 /// nodes; inside, two ranks of the first node that has them.  What cannot be measured with these
 /// ranks, or is not permitted here, has no samples.
 ///
-/// The probes are repeated in turn, 96 times at most, until the budget is spent, or a quarter of it
-/// if by then the middle of what each has taken is known to a fiftieth; each sample is the least
-/// mean of up to 32 blocks of up to 16 repetitions.  In virtual time (if this process has joined
-/// one) repetitions are counted instead, and the budget bounds them.
+/// The probes take turns, in 96 passes at most.  They end when the budget is spent, or after a
+/// quarter of it if the median of each is then known to a fiftieth.  Each sample is the least mean
+/// of up to 32 blocks of up to 16 repetitions.  In virtual time (if this process has joined one)
+/// repetitions are counted instead, and the budget bounds them.
 ///
 /// Throws Error{invalid_argument} for a budget below 50 ms, other Errors alike on all ranks, and
 /// RunFailed where a rank does not answer for a minute.

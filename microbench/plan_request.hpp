@@ -37,7 +37,7 @@ struct PlanWords {
   std::optional<std::string> op = {}, bytes = {}, fabric = {}, file = {};
   bool explain = false, in_node_memory = false;
   std::string collective = "allreduce", dtype = "uint64";
-  const char* collective_option = "--collective";  // by which it is given
+  const char* collective_option = "--collective";  // the option that gives the collective
 };
 
 void declare_plan_options(CommandLine& line, PlanWords& words);

@@ -15,7 +15,7 @@ struct Verdict {
   int system_errno = 0;
 };
 
-/// Travels only after a failure.  A remedy stands last, and paths before it may be long.
+/// Sent only after a failure.  It is long, because paths may be, and the remedy comes last.
 struct Reason {
   char text[4096] = {};
 };

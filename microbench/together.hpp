@@ -26,7 +26,7 @@ requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchang
 /// Returns the text that rank 0 gives.  Collective.
 std::string share(Exchange& exchange, const std::string& text);
 
-/// An Error that all ranks have: it need be told once.
+/// An Error that every rank has thrown alike, so that one rank need report it.
 class ErrorOfAll : public Error {
  public:
   using Error::Error;

@@ -10,9 +10,9 @@ namespace {
 using tune::Figure;
 using tune::Parameter;
 
-/// A figure that is compared: a parameter, and others that it was told together with.  A latency is
-/// what the line of whole messages leaves after overheads that other probes tell, so the sum is
-/// known as well as the latency, at least, and is a larger number.
+/// A figure that is compared: a parameter, or its sum with others.  A latency is the time of whole
+/// messages less overheads that other probes measure, so the sum is known at least as well, and is
+/// a larger number.
 struct Told {
   const char* text;
   Parameter parameter;
@@ -31,9 +31,9 @@ const std::vector<Told>& telling() {
   return all;
 }
 constexpr std::size_t compared_most = 3;
-/// Two runs may differ by more than each of them could see in itself (the CPUs that were given,
-/// what else is on the network), so that a change has to be larger, too.  A fifth is a judgement:
-/// prices that differ by less seldom lead to another choice.
+/// Two runs may differ by more than the interval of either (other CPUs, other traffic), so a change
+/// must also exceed a share of the figure.  A fifth is a judgement: prices that differ by less
+/// seldom lead to another choice.
 constexpr std::int64_t noise_share = 5;
 
 Figure figure_of(const tune::Machine& machine, const Told& told) {
@@ -47,7 +47,7 @@ Figure figure_of(const tune::Machine& machine, const Told& told) {
   return sum;
 }
 
-/// Whether twice as much, or half as much, would show.
+/// Whether the interval is so narrow that twice or half the figure would show.
 bool is_sure(const Figure& figure) {
   return figure.high - figure.low <= figure.value;
 }

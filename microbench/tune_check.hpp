@@ -25,8 +25,8 @@ struct NetworkCheck {
 
 /// Compares the three figures that say most about a network: those between nodes, or those inside a
 /// node where nothing else was measured.  A figure has changed if it differs by more than a fifth,
-/// and its interval does not meet that of the file.  It is the same only if both intervals are so
-/// narrow that half of it, or twice as much, would have shown.  Pure.
+/// and its interval does not meet that of the file.  It counts as unchanged only if both intervals
+/// are so narrow that a figure of half or twice the size would show.  Pure.
 NetworkCheck check_network(const tune::Machine& file, const tune::Machine& now);
 
 }  // namespace tutti::bench

@@ -19,11 +19,11 @@ namespace {
 
 struct Source {
   tune::Knowledge knowledge;
-  std::string text;    // where it is from
-  std::string remark;  // a line on it; empty: none
+  std::string text;    // where the knowledge is from
+  std::string remark;  // a line on its source; empty: none
 };
 
-/// What programs of this environment know by a file on the machine that it was made on.
+/// What programs with this environment know by the file on the machine where it was made.
 tune::Knowledge knowledge_of(tune::Tuning tuning) {
   const bool keeps_bits = runtime::context_settings({}).tuning_keeps_bits;
   const tune::Machine fallback =
@@ -32,8 +32,8 @@ tune::Knowledge knowledge_of(tune::Tuning tuning) {
                      keeps_bits ? tune::TuningBits::keep : tune::TuningBits::free);
 }
 
-/// What programs say of a file that was made on another machine than this one; empty: nothing, or
-/// there is no device here.
+/// What programs say if the file was made on another machine.  Empty if it was not, or if there is
+/// no device here to compare with.
 std::string remark_on_machine(const tune::Fingerprint& made_on) {
   tune::Fingerprint here;
   try {

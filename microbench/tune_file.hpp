@@ -8,10 +8,10 @@
 
 namespace tutti::bench {
 
-/// Throws Error{invalid_argument} if there is no such file, or if it is none.
+/// Throws Error{invalid_argument} if there is no such file, or if it is no tuning file.
 tune::Tuning read_tuning(const std::string& file);
 
-/// What programs that have this file know on the machine that it was made on.  Throws likewise.
+/// What programs with this file know on the machine where it was made.  Throws likewise.
 tune::Knowledge knowledge_of_file(const std::string& file);
 
 }  // namespace tutti::bench

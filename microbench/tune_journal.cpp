@@ -167,7 +167,7 @@ void TuneJournal::begin(const AskedFor& asked, const tune::Tuning& tuning) {
   findings_.clear();
   asked_ = asked;
   tuning_ = tuning;
-  // Until then it has nothing that would be missed.
+  // If this fails, the journal has no finding yet that would be lost.
   write_line(first.dump() + '\n' + in_one_line(tune::text_of(tuning)),
              "make room, or give a file elsewhere (--out)");
   is_begun_ = true;

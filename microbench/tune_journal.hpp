@@ -44,7 +44,7 @@ class TuneJournal {
 
   /// Whether a run was interrupted.
   bool is_begun() const noexcept { return is_begun_; }
-  /// Whether there was no journal before, or it is to be forgotten.
+  /// Whether this run has made the journal, or the journal is to be forgotten.
   bool is_made() const noexcept { return is_made_; }
   /// The tuning as that run began.
   const tune::Tuning& tuning() const noexcept { return tuning_; }
@@ -53,13 +53,13 @@ class TuneJournal {
   /// else.
   void require_same(const AskedFor& asked) const;
 
-  // What is written below may not fit on the disk: Error{system} then says what is kept.
+  // The functions below throw Error{system} if the disk is full, and say what is kept.
 
   /// Begins anew: what was there is forgotten.
   void begin(const AskedFor& asked, const tune::Tuning& tuning);
   void append(const tune::Finding& finding);
-  /// Replaces the tuning file, then removes the journal.  `on_written` is called between them, when
-  /// what was found is in both.
+  /// Replaces the tuning file, then removes the journal.  `on_written` is called in between, when
+  /// both have what was found.
   void finish(const tune::Tuning& tuning, const std::function<void()>& on_written = {});
 
  private:

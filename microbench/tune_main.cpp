@@ -119,7 +119,7 @@ int report(const TuneOptions& options) {
   return print(fmt::format("page: {}\n", options.other_file));
 }
 
-/// Whether another rank of these, which were started one by one or by MPI, speaks for all.
+/// Whether another rank of the job, whose ranks were started apart or by MPI, prints for all.
 bool is_later_rank() {
   const char* const rank = std::getenv("TUTTI_RANK");
   return rank != nullptr ? std::strcmp(rank, "0") != 0 : is_later_rank_of_job();

@@ -35,9 +35,9 @@ struct RaceTrack {
 /// What a call of a cell asks for, as the library asks for it.  Collective.
 tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track);
 
-/// Prices the choices of a finding on the machine that was measured, for the nodes that it is
-/// about: these ranks, or others (of more than `ranks_priced_max` they stay).  Collective; only
-/// rank 0 has the prices then.  The rest is that of price_anew() of tune_racers.hpp.
+/// Prices the choices of a finding on the measured machine, for the ranks and nodes of the finding.
+/// With more than `ranks_priced_max` ranks it keeps its prices.  Collective; only rank 0 has the
+/// new prices.  The rest is as in price_anew() of tune_racers.hpp.
 void price_anew(tune::Finding& finding, const RaceTrack& track, std::size_t messages_max);
 
 /// How many calls take about as long as a batch is to take.  `time_of_a_call(calls)` measures so

@@ -12,8 +12,7 @@
 namespace tutti::bench {
 namespace {
 
-/// An operator of a class, on elements of which `bytes` are a whole number: a built-in one, if
-/// there is one.
+/// An operator of that class, built in if possible, on elements whose size divides `bytes`.
 Reduction reduction_of(tune::OperatorClass operators, std::uint64_t bytes) {
   using tune::OperatorClass;
   const bool rounds = operators == OperatorClass::rounding;
@@ -45,7 +44,7 @@ Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& t
   auto first = std::find_if(choices.begin(), choices.end(),
                             [&](const tune::Choice& one) { return one.name() == racers.untuned; });
   if (first == choices.end() && topology.is_one_node()) {
-    // Names of trees have latencies of the network, which is another one here.
+    // Names of trees contain a latency of the network, which differs here, so plans are compared.
     const tune::Choice usual = tune::choose(request, topology, untuned);
     first = std::find_if(choices.begin(), choices.end(), [&](const tune::Choice& one) {
       return tune::have_same_plans(one, usual);

@@ -26,7 +26,7 @@ inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
 /// How often a race is repeated during which the machine was noisy.
 inline constexpr int noisy_tries = 3;
 
-/// Candidates of a race; more in a single node, whose schedules the model hardly tells apart.
+/// How many candidates race.  In a single node, where the model tells less, there are more.
 inline constexpr std::size_t racers_max = 4, racers_in_node_max = 6;
 
 /// The candidates of a race, alike on all ranks.  The first one is the untuned choice, if it is
@@ -45,19 +45,19 @@ std::optional<tune::Choice> choice_named(const std::string& name, tune::Collecti
                                          const tune::Topology& topology,
                                          const tune::Knowledge& machine);
 
-/// The call that a finding is about, as far as a finding says what it was: blocks of equal length,
-/// all ranks, room and connections for every schedule.
+/// The call of a finding.  What a finding does not say is assumed: blocks of equal length, all
+/// ranks, room and connections for every schedule.
 tune::CollectiveRequest request_of(const tune::Finding& finding);
-/// A finding of more ranks keeps the price that it has: a file may name 2^36 of them, and a
-/// topology has a number for each.
+/// A finding of more ranks keeps its price: a file may name 2^36 ranks, and a topology has a number
+/// for each.
 inline constexpr std::uint64_t ranks_priced_max = 4096;
-/// Its ranks: as many on each node.  Nothing if they are more than that.
+/// Its ranks, equally many on each node; nothing if they are more than ranks_priced_max.
 std::optional<tune::Topology> topology_of(const tune::Finding& finding);
 
-/// Prices the choices of a finding on the machine.  Where a choice cannot be told again (it is made
-/// for another machine, or needs what a finding does not say), its earlier price stays: without
-/// one, what was measured would correct no price any more.  If there is not enough memory, all
-/// prices stay. `messages_max`: of plans of more messages, by the formula.
+/// Prices the choices of a finding on the machine.  A choice that cannot be made by its name here
+/// (it is of another machine, or needs what a finding does not say) keeps its price: without a
+/// price, its time would correct nothing.  If memory is short, all keep theirs.  Plans of more than
+/// `messages_max` messages are priced by the formula.
 void price_anew(tune::Finding& finding, const tune::CollectiveRequest& request,
                 const tune::Topology& topology, const tune::Knowledge& machine,
                 std::size_t messages_max);

@@ -62,7 +62,7 @@ class Budget {
   bool has(Seconds wanted) const {
     return gather(exchange_, static_cast<char>(left() > wanted)).front() != 0;
   }
-  /// Whether all of it is spent, also what is kept for ending: by the clock of this rank.
+  /// Whether the whole budget is spent, with what is kept for the end; by this rank's clock.
   bool is_spent() const { return spent() > total_; }
 
  private:
@@ -294,8 +294,8 @@ class TuneRun {
     });
   }
 
-  /// Whether times say anything of the network and of schedules: those of ranks that share CPUs say
-  /// how long the scheduler lets them wait.
+  /// Whether times tell something about the network and schedules.  If ranks share CPUs, times only
+  /// tell how long the scheduler lets ranks wait.
   bool has_times() const { return options_.virtual_time || !placement_.oversubscribed; }
 
   /// Where time is simulated, writes are what the simulation says.
@@ -422,14 +422,14 @@ class TuneRun {
     }
   }
 
-  /// Prices what earlier runs have found on the network as it is now, as long as there is time.
+  /// Prices findings of earlier runs on the network as it is now, as long as there is time.
   void price_kept(const tune::Knowledge& machine) {
     const RaceTrack track = track_on(machine);
     std::size_t count = 0, unpriced = 0;
     for (tune::Finding& kept : tuning_.findings) {
       if (is_replaced(kept)) continue;
       ++count;
-      // Rank 0 prices, and needs the others for what is about these ranks alone.
+      // Rank 0 prices; the others take part only in findings about these ranks.
       const bool is_spent =
           is_about_these_ranks(kept)
               ? gather(exchange_, static_cast<char>(budget_.is_spent())).front() != 0

@@ -30,8 +30,8 @@ struct TuneFindings {
 /// "allreduce 64 B relaxed".
 std::string title_of(const tune::Finding& finding);
 
-/// What a fit remarks, a line each, but in one line all that these ranks cannot measure, and in one
-/// all that there was no time for: `untried` are the probes that were not made.
+/// The remarks of a fit, one line each.  What these ranks cannot measure shares one line, and so
+/// does what there was no time for: `untried` has the probes that were not made.
 std::vector<std::string> lines_of_fit(const std::vector<std::string>& remarks,
                                       const std::set<tune::Probe>& untried,
                                       const std::string& preset);

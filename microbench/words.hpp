@@ -112,8 +112,8 @@ inline void require_defined(BuiltIn op, ElementType type) {
                        name_of(type)));
 }
 
-/// Refuses `bytes`, as `text` gave them, if they are no whole number of elements.  `remedy`: what
-/// this program knows.
+/// Refuses `bytes`, which `text` gave, unless it is a whole number of elements.  `remedy` is this
+/// program's advice.
 inline void require_whole(std::string_view text, std::size_t bytes, ElementType type,
                           std::size_t each,
                           std::string_view remedy = "give another size or --dtype") {

@@ -22,7 +22,7 @@ iovec piece(std::uint64_t at, std::size_t bytes) noexcept {
   return {reinterpret_cast<void*>(at), bytes};
 }
 
-/// Whether it is faster to read by way of the stack: the kernel copies by `rep movsb`, too.
+/// Whether to read by way of the stack: `rep movsb`, by which the kernel copies, would be slow.
 bool reads_by_stack([[maybe_unused]] std::uint64_t from, [[maybe_unused]] const std::byte* into,
                     [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__x86_64__)
@@ -49,8 +49,8 @@ int read_directly(std::int32_t process, std::uint64_t from, std::byte* into,
   return 0;
 }
 
-/// Likewise.  The distance from `from` to the place on the stack is one that is copied quickly, and
-/// copy_memory() takes care of the other one.
+/// As read_directly(), in two copies.  The place on the stack is at a distance from `from` that the
+/// kernel copies quickly, and copy_memory() is quick for every distance.
 int read_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
                   std::size_t bytes) noexcept {
   constexpr std::size_t room = 16 << 10;  // a multiple of a page, so that the distance stays
@@ -104,7 +104,7 @@ int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) no
   if (now < believed_until || reads_by_stack(from, into, bytes)) {
     const int error = read_peer_memory(id, from, into, bytes);
     if (detail::MonotonicClock::read() < believed_until) return error;
-    // If the nonce is still there, nobody else has had the id meanwhile.
+    // If the nonce is still there, no other process has had the id meanwhile.
     const int other = look(now);
     return other != 0 ? other : error;
   }

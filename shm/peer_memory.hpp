@@ -25,8 +25,8 @@ int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 
 /// A process of this node whose memory is read.  The system gives out ids again, so a reading also
 /// reads, in the same system call and thus from the same memory, the nonce with which the process's
-/// mapping begins; unless that was done less than a millisecond before it ends: ids are given out
-/// in turn, and none comes back within so short a time.  One thread at a time.
+/// mapping begins.  It does not if a reading of the nonce began less than a millisecond before the
+/// end: ids are given out in turn, and none comes back so soon.  One thread at a time.
 struct PeerProcess {
   std::int32_t id = 0;
   std::uint64_t nonce_address = 0;  // there

@@ -244,9 +244,8 @@ bool begin_next_chunk(Execution& execution, F& fabric) noexcept {
   return true;
 }
 
-/// Before a long copy, which is the next step: the message that is awaited after it may have come
-/// meanwhile, and lies in the cache of its sender.  If it is fetched now, it is here after the
-/// copy.
+/// Called before a long copy.  The message that is awaited after the copy may have come, and lies
+/// in the cache of its sender.  Fetched now, it is here after the copy.
 template <class F, class C>
 void fetch_next_message(const Execution& execution, F& fabric, C& channel) noexcept {
   if constexpr (requires { fabric.expect(channel, execution.parity(), std::uint32_t{0}); }) {
@@ -261,9 +260,9 @@ void fetch_next_message(const Execution& execution, F& fabric, C& channel) noexc
   }
 }
 
-/// At the end of a call: the next one begins with the credits of the call before this one, which
-/// have come meanwhile as a rule, and lie in the caches of the ranks that gave them.  If they are
-/// fetched now, the next call need not wait until they have crossed.
+/// Called at the end of a call.  The next call begins with credits of the call before this one,
+/// which have come as a rule, and lie in the caches of the ranks that gave them.  Fetched now, they
+/// have crossed when the next call looks.
 template <class F, class C>
 void fetch_credits(const Execution& execution, F& fabric, C& channel) noexcept {
   if constexpr (requires { fabric.expect(channel, execution.parity(), std::uint32_t{0}); }) {

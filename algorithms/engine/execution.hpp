@@ -286,9 +286,9 @@ struct Execution {
     return memory.slots[of_parity] + memory.offset_of_slot(index);
   }
 
-  /// The first line of a message on its way to a slot; null if there is no payload, or if the
-  /// message stays with its sender: who looks at a line that the sender writes takes it away from
-  /// there.
+  /// The first line of a message on its way to a slot.  Null without payload, and if the message
+  /// stays with its sender: to look at a line that the sender is writing takes it away from the
+  /// sender.
   const std::byte* incoming_line(std::size_t index) const noexcept {
     if (memory.payload_bytes == 0) return nullptr;
     const std::vector<std::byte*>& elsewhere = memory.in_place[parity()];

@@ -19,8 +19,8 @@ struct LockedJournal {
 LockedJournal lock_journal(const std::string& name, std::chrono::milliseconds patience,
                            const char* advice, const char* advice_if_locked);
 
-/// Makes the folders that a file is to be in, as far as they are not there.  Throws
-/// Error{invalid_argument}, "FOLDER: reason; ADVICE".
+/// Makes the folders of `file` that do not exist.  Throws Error{invalid_argument}, "FOLDER: reason;
+/// ADVICE".
 void make_folder_of(const std::string& file, const char* advice);
 
 /// Puts `text` where `file` is, or where the links of that name lead, as a whole or not at all.

@@ -120,7 +120,7 @@ std::vector<tune::Choice> candidates_to_time(const tune::CollectiveRequest& aske
     uniform = tune::with_uniform_vectors(choices[i], asked, topology, knowledge);
   choices.insert(choices.end(), uniform.begin(), uniform.end());
   if (!is_worth_timing(choices.front())) return {choices.front()};
-  std::set<std::string> names;  // between equal schedules, noise would decide
+  std::set<std::string> names;  // equal schedules are timed once: noise would decide
   std::erase_if(choices, [&](const tune::Choice& choice) {
     return !is_worth_timing(choice) || !names.insert(name_when_trimmed(choice)).second;
   });
@@ -237,23 +237,23 @@ class FirstCalls {
     return completed;
   }
 
-  /// Whether a schedule is faster by more than a few calls can be off.
+  /// Whether a schedule is faster by more than the times of a few calls scatter.
   bool is_faster(Picoseconds time, Picoseconds first_time) const {
     return time + (is_virtual(communicator_) ? 0 : first_time / margin_share) < first_time;
   }
 
-  /// All ranks know how much time they have spent, and that each further trial takes as much as the
-  /// quickest one did.
+  /// Whether there is time for more trials, if each takes as long as the quickest one did.  All
+  /// ranks know both times, so they agree.
   bool has_time_for(std::size_t trials) const {
     return spent_by_slowest_ + static_cast<Picoseconds>(trials) * quickest_trial_ <= time_max;
   }
 
-  /// Trials for which time is kept: is_confirmed().
+  /// For how many trials time is kept, so that is_confirmed() can time the first schedule again.
   std::size_t kept_for_first() const { return is_virtual(communicator_) ? 0 : 1; }
 
   /// The first schedule was timed before all others, perhaps while the machine did something else
-  /// as well.  So another one replaces it only if it is faster than the first one timed again.
-  /// Alike on all ranks.
+  /// as well.  It is timed again, and another one replaces it only if that is faster then, too.
+  /// The result is the same on all ranks.
   bool is_confirmed(const std::vector<tune::Choice>& candidates, std::vector<Timed>& timed,
                     Picoseconds best_time) {
     if (!has_time_for(1)) return false;

@@ -21,8 +21,9 @@ namespace tutti::runtime {
 /// begun; nor one that would end later if it took as long as the quickest so far.  Each is called
 /// four times at least, and more often only while there is time.  So all of it takes longer by one
 /// schedule at most (making it, and four calls), and by making the user's operation.  A schedule
-/// that takes too long by its price is not tried.  In real time the first one, that of prices, is
-/// timed a second time if another one was faster, and what then is no faster does not replace it.
+/// that takes too long by its price is not tried.  In real time, if another schedule was faster
+/// than the first one, which is that of prices, the first is timed again, and stays unless the
+/// other is faster then, too.
 inline constexpr Timeout first_call_time_max = std::chrono::milliseconds(50);
 inline constexpr std::uint32_t first_call_batches = 3, first_call_calls_per_batch = 5;
 inline constexpr std::size_t first_call_candidates_max = 12;

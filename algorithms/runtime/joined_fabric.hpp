@@ -36,7 +36,8 @@ struct JoinedFabric {
     return channel.node.holds_slot(parity, slot) ? channel.node.take(parity, slot)
                                                  : network.take(channel.network, parity, slot);
   }
-  /// The message of a slot will be asked for soon.
+  /// Says that the message of a slot will be asked for soon; only a slot inside the node is
+  /// fetched.
   [[gnu::always_inline]] void expect(const JoinedChannel& channel, std::uint32_t parity,
                                      std::uint32_t slot) const noexcept {
     if (channel.node.holds_slot(parity, slot)) channel.node.expect(parity, slot);

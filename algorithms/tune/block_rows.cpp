@@ -347,7 +347,7 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   const BlocksShape shape{.node_count = topology.node_count(),
                           .ranks_per_node = topology.largest_node(),
                           .bytes = priced_bytes(query.request.bytes())};
-  // All ranks, none of which share a node, or all of which do, send their blocks to all others.
+  // No ranks share a node, or all ranks do: each sends its blocks to all others.
   if (variant.per_round.empty()) {
     const std::uint32_t others = std::max(topology.rank_count, 2u) - 1;
     return topology.is_one_node()
@@ -422,8 +422,8 @@ std::string why_not_by_node(const Query& query) {
              : "";
 }
 
-/// What the messages between the root and other nodes take.  Those of a scatter come to different
-/// ranks, of which none takes more than one.
+/// The time of messages between the root and other nodes.  Messages of a scatter come to different
+/// ranks, each of which takes at most one.
 Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64_t blocks) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
@@ -433,7 +433,7 @@ Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64
          (messages - Picoseconds{1}) * network.port_time(blocks * bytes) + network.receive_overhead;
 }
 
-/// And before or after them, what a node takes to put its blocks together.
+/// The same, with the time in which a node puts its blocks together or takes them apart.
 Picoseconds cost_by_node(const Query& query, const Variant&) {
   const plan::NodeMemory& memory = query.network.inside;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
@@ -491,8 +491,8 @@ std::string why_not_node_alltoall(const Query& query) {
     return "blocks of so many ranks are more than a plan has slots for";
   const std::uint64_t block_bytes = std::max<std::size_t>(bytes, 1);
   constexpr std::uint64_t registers = 4;  // slots and partials, for two calls
-  // Blocks of 8 bytes of 32 ranks a node take 2 MiB; directly, each would be a message that takes a
-  // port for as long as its gap.
+  // On nodes of 32 ranks, registers for blocks of 8 bytes take 2 MiB.  Sent directly, each block
+  // would be a message that takes a port for as long as its gap.
   return plan::node_alltoall_payloads(query.topology.node_of) >
                  plan_registers_bytes / (registers * block_bytes)
              ? "its registers would take too much of the arena"

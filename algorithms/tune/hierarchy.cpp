@@ -511,11 +511,11 @@ plan::Picoseconds messages_in_turn(const plan::Plan& plan, bool shares_port) {
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,
                              Hierarchy hierarchy);
 
-/// Into how many chunks lanes cut what is priced, if the payload has so many parts that messages
-/// are short: each chunk then has messages of its own.
+/// The number of chunks into which lanes cut what is priced.  It is counted only if the payload has
+/// so many parts that messages are short, because each chunk has messages of its own.
 std::size_t priced_chunks(const Query& query, const Variant& variant) {
   constexpr std::size_t parts_min = 512;
-  constexpr std::uint32_t ranks_max = 1024;  // of more, plans take long to be made
+  constexpr std::uint32_t ranks_max = 1024;  // plans of more ranks take long to be made
   const std::size_t parts = std::size_t{variant.across->first_plan().parts} * variant.sub_blocks;
   if (query.topology.rank_count > ranks_max || parts * variant.lane_count < parts_min) return 1;
   const plan::Plan plan = hierarchical_plan(query, variant, Rank{0}, Hierarchy::lanes);
@@ -523,7 +523,7 @@ std::size_t priced_chunks(const Query& query, const Variant& variant) {
                      chunk_bytes_for(plan, true));
 }
 
-/// The price of the schedule across, of one chunk.
+/// The price of the schedule across for one of `chunks` chunks.
 plan::Picoseconds cost_across(const Choice& across, std::size_t chunks) {
   if (chunks == 1) return across.cost();
   CollectiveRequest request = across.query().request;

@@ -13,7 +13,7 @@ std::string described(const Row& row, const Variant& variant) {
   if (variant.lane_count > 1) text = std::to_string(variant.lane_count) + " " + text;
   if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
   const plan::TreeFans& fans = variant.fans;
-  // A tree of a single node is the one inside it.
+  // In a single node, the tree that is named is the one inside it.
   const bool is_inside = row.tree == Tree::knomial && fans.across.empty();
   const plan::PerRound& vector = !variant.per_round.empty() ? variant.per_round
                                  : is_inside                ? fans.in_node

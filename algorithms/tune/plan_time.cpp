@@ -115,8 +115,8 @@ bool nodes_do_alike(const Query& query, const Row& row, const Variant& variant,
   return nodes_do_alike(across.query(), across.row(), across.variant(), across.first_plan());
 }
 
-// It is not where all have few messages, nor among so many ranks that even the plans of one node
-// take long to be made.
+// One node is not followed if all nodes together have few messages, nor among so many ranks that
+// even the plans of one node take long to be made.
 bool is_followed_by_node(const Query& query, const Row& row, const Variant& variant,
                          const plan::Plan& first) {
   constexpr std::uint32_t ranks_max = 1024;

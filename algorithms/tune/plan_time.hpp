@@ -45,9 +45,9 @@ std::optional<plan::Picoseconds> followed_time(const Query& query, const Row& ro
 std::size_t messages_followed(const Query& query, const Row& row, const Variant& variant,
                               const plan::Plan& first);
 
-/// All that one choice may follow, together, and half as many of candidates of which one node is
-/// followed: it takes about 6 ms at most.  Among more ranks than ranks_followed_max nothing is
-/// followed.
+/// How many messages one choice may follow, and half as many more for candidates of which one node
+/// is followed.  Both together take about 6 ms at most.  Among more ranks than ranks_followed_max
+/// nothing is followed.
 inline constexpr std::size_t messages_followed_max = 16384;
 inline constexpr std::uint32_t ranks_followed_max = 2048;
 /// All that one candidate of a race may follow: up to about 100 ms, less than a race takes.

@@ -92,7 +92,7 @@ struct Row {
   /// May throw Error{invalid_argument} for messages per round that do not serve.
   std::vector<Variant> (*variants)(const Query&) = nullptr;  // nullptr: one without parameters
   plan::Picoseconds (*cost)(const Query&, const Variant&) = nullptr;
-  /// Nearer to what the events take, without plans, but it takes longer to compute than `cost`.
+  /// A price nearer to the events; needs no plans, but takes longer to compute than `cost`.
   std::optional<plan::Picoseconds> (*closer_cost)(const Query&, const Variant&) = nullptr;
   plan::Plan (*build)(const Query&, const Variant&, Rank self) = nullptr;
 };

@@ -74,8 +74,8 @@ struct CollectiveRequest {
   bool is_undivided = false;    // the payload is a part already: no schedule divides it further
   bool one_value_only = false;  // and a message carries one value of it
 
-  /// Everything that a single node can run is considered there, and not only what a rule takes: to
-  /// be measured.
+  /// In a single node, all schedules that it can run are considered, and not only what a rule
+  /// takes, so that they can be measured.
   bool for_race = false;
 
   std::size_t bytes() const noexcept { return element_count * reduction.element_bytes; }

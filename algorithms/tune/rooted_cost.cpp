@@ -19,7 +19,7 @@ using plan::Picoseconds;
 struct Hop {
   Picoseconds gap;
   Picoseconds time;
-  Picoseconds credit = 0;  // of each child, before a parent has ended
+  Picoseconds credit = 0;  // what a parent takes for the credit of each child
 };
 
 /// Until the last rank of a tree has its message, if each takes `below` with it by itself.

@@ -20,7 +20,7 @@ bool has_close_prices(const Topology& topology);
 
 /// Messages that a rank sends or combines inside a node while one is on its way.
 std::uint32_t latency_in_node(const Query& query);
-/// The latency of the Fibonacci tree that takes least among the ranks of the largest node.
+/// The latency of the fastest Fibonacci tree among the ranks of the largest node.
 std::uint32_t best_latency_in_node(const Query& query);
 
 }  // namespace tutti::tune

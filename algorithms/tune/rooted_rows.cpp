@@ -53,7 +53,7 @@ std::span<const Node> nodes_of(const Query& query) {
   return is_regarded ? std::span<const Node>(query.topology.node_of) : std::span<const Node>();
 }
 
-/// Whether all ranks are on one node that is taken into account: the tree is the one inside it.
+/// Whether all ranks are on one node, and nodes are taken into account.
 bool is_inside_node(const Query& query) {
   return plan::node_count_of(nodes_of(query), query.topology.rank_count) == 1;
 }
@@ -94,8 +94,7 @@ plan::PerRound fans_across(const Query& query, std::uint32_t node_count) {
 
 /// Messages of a lane that a rank sends, or takes, while one is on its way; lanes share the port of
 /// their node.  The root of a broadcast sees credits before it sends, which takes 0.1 us for each
-/// child (tutti-bench --virtual-time).
-/// Without them, there may be more.
+/// child (tutti-bench --virtual-time); without `sees_credits` that is left out.
 std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count,
                                   bool sees_credits = true) {
   const plan::LogGP& network = query.network.between;
@@ -118,14 +117,14 @@ bool is_flat_reduce(const Query& query) {
          query.topology.rank_count >= ranks_min && query.request.bytes() <= bytes_max;
 }
 
-/// Whether one rank sends to, or takes from, all others of its node at once, where nothing is
-/// priced and no tree is asked for.
+/// Whether one rank of a node sends to, or takes from, all others at once, by a rule that holds
+/// where nothing is priced and no tree is asked for.
 bool is_flat_inside(const Query& query) {
   const std::uint32_t largest = query.topology.largest_node();
   return (is_broadcast(query) || is_flat_reduce(query)) && largest > 1 && largest <= flat_ranks_max;
 }
 
-/// Whether several trees are considered among the few ranks of a single node.
+/// Whether several trees are considered, because a single node has few ranks.
 bool is_few_and_open(const Query& query) {
   return is_open(query) && query.topology.rank_count <= flat_ranks_max;
 }
@@ -175,7 +174,8 @@ std::string why_not_tree(const Query& query, Tree tree) {
   const Tree rule = !is_inside_node(query)  ? (is_rounds ? Tree::knomial : Tree::fibonacci)
                     : is_flat_inside(query) ? Tree::knomial
                                             : Tree::binomial;
-  // What the rule does not take, among few ranks, but more than those of which it is the same tree.
+  // Trees that the rule does not take are considered among few ranks, if these are enough for the
+  // tree to differ from it.
   const std::uint32_t ranks_min = tree == Tree::fibonacci ? 5 : is_broadcast(query) ? 4 : 3;
   if (is_few_and_open(query) && query.topology.rank_count >= ranks_min) return "";
   return rule == tree ? "" : "it is taken by name only, or where it is faster by a rule";
@@ -201,7 +201,7 @@ constexpr std::size_t chain_priced_bytes_max = 4u << 20;  // see priced_bytes()
 using PlanOfVariant = plan::Plan(const Query&, const Variant&, Rank self);
 PlanOfVariant tree_plan;
 
-/// In a single node, where only a race considers several schedules: by the events, if they are few.
+/// The price in a single node, where only a race compares schedules: by events if ranks are few.
 Picoseconds cost_in_node(const Query& query, const Variant& variant, PlanOfVariant* plan_of) {
   constexpr std::uint32_t ranks_max = 64;
   if (query.topology.rank_count > ranks_max)
@@ -237,8 +237,8 @@ Picoseconds cost_of_chain(const Query& query, const Variant& variant) {
          round_cost(query.network.between, 1, 1, piece, combines);
 }
 
-/// Into how many pieces a broadcast goes from its root directly to the other ranks of a single
-/// node.
+/// The number of pieces of a broadcast that goes from its root directly to the other ranks of a
+/// single node; 1 for other calls.
 std::uint16_t pieces_of(const Query& query, const Variant& variant) {
   const CollectiveRequest& request = query.request;
   const std::uint32_t rank_count = query.topology.rank_count;
@@ -267,8 +267,8 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
              : plan::tree_reduce_of(request.participant_count, self, shape, order);
 }
 
-/// Fibonacci trees over few nodes whose latencies are those of the least prices, as quotients are
-/// rounded and ports are shared; or of any latency, where one of them is named.  Over nodes only.
+/// Adds Fibonacci trees over few nodes, with the latencies of the least prices, because quotients
+/// are rounded and ports are shared; or with every latency, if one of them is named.
 void add_latencies(const Query& query, const Variant& given, const plan::Plan& plan,
                    std::vector<Variant>& variants) {
   constexpr std::size_t count_max = 3;
@@ -315,7 +315,7 @@ std::vector<Variant> tree_variants(const Query& query, Tree tree) {
   const bool is_named = !query.request.only.empty();
   std::vector<Variant> variants;
   if (tree == Tree::fibonacci && is_named && is_open(query)) {
-    // The name in a tuning file may have another latency than this machine.
+    // A tuning file may name a tree by another latency than this machine has.
     for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
       variants.push_back(variant);
       variants.back().fans.in_node_by.latency = latency;

@@ -25,7 +25,7 @@ std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 /// of which costs turns of the scheduler, or a round through memory (measured with 2 ranks of a
 /// node). Elsewhere prices decide.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
-/// For a race in a single node, from so much on; and lanes of so many bytes each at least.
+/// A race in a single node has them from this size on, and lanes of at least so many bytes.
 inline constexpr std::size_t raced_in_parts_from_bytes = 4u << 10;
 inline constexpr std::size_t raced_lane_bytes_min = 512;
 /// From this size on, the ranks tell each other whether they have room for a shared ring: that is
@@ -38,8 +38,8 @@ inline constexpr std::uint32_t partners_unasked_max = 31;
 /// this, the registers would not fit into an arena of the default size.
 inline constexpr std::uint32_t passed_on_ranks_max = 4096;
 
-/// Whether everything that a single node can run is considered there, and not only what a rule
-/// takes: for a race, or because one choice is named, as by the finding of a race.
+/// Whether all schedules that a single node can run are considered, and not only what a rule takes:
+/// for a race, or because a choice is named, as a finding does.
 inline bool is_open_in_node(const Query& query) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;

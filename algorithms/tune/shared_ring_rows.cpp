@@ -135,7 +135,7 @@ std::string why_not_shared_ring_unasked(const Query& query) {
   const std::size_t bytes = shared_ring_bytes(request, query.topology);
   if (bytes < shared_ring_from_bytes) return "the payload is small";
   if (query.topology.is_one_node()) return "there is one node, around which nothing goes";
-  // Measured on the software device; by price it would take 0.64 to 0.83 of the time.
+  // Measured on the software device, although the ring's price is 0.64 to 0.83 of the other's.
   if (query.topology.rank_count == 2)
     return "two ranks exchange halves directly, for which each copies less";
   if (request.across != Across::automatic || request.shares_target)

@@ -100,7 +100,7 @@ struct Rule {
 struct Tuning {
   Fingerprint made_on = {};                 // empty: it holds everywhere
   Machine machine = {};                     // unless is_described(): the file has none
-  std::vector<ProbeTime> probe_times = {};  // that the machine was fitted to
+  std::vector<ProbeTime> probe_times = {};  // the machine was fitted to these
   WritePlacement placement = {};
   std::vector<Rule> rules = {};
   std::vector<Finding> findings = {};

@@ -49,10 +49,10 @@ constexpr Preset presets[] = {
     {"roce25", 1.1, 0.12, 0.05, 0.050, 2.9}, {"roce10", 1.3, 0.15, 0.05, 0.100, 1.16},
 };
 
-/// Round figures for ranks on cores of one socket that share no cache: what a line takes between
-/// such cores, what a word and its line cost whoever writes or reads them, a copy of 10 GB/s, and
-/// for a payload that is read where it is what a system call for it takes.  EMULATION.md has what
-/// was measured and published beside them.
+/// Round figures for ranks on cores of one socket that share no cache: the time of a line between
+/// such cores, the cost of a word and its line to their writer and reader, a copy at 10 GB/s, and
+/// the system call by which a payload is read where it is.  EMULATION.md has measured and published
+/// figures beside them.
 constexpr FabricModel::Inside inside_of_presets = {.latency = 100'000,
                                                    .send_overhead = 20'000,
                                                    .per_byte = 100,

@@ -16,7 +16,7 @@ Picoseconds beside(Picoseconds left, Picoseconds right) {
   return longer + shorter / 1000 * std::max<Picoseconds>(share - 750, 0) * 3 / 5;
 }
 
-/// Until the ranks of a node see a chunk of which one of them was notified.
+/// The time until the ranks of a node see a chunk, after one of them was notified.
 Picoseconds told(const NodeMemory& inside) {
   return inside.latency + inside.receive_overhead;
 }
@@ -41,7 +41,7 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds back =
       last + between.per_byte.of(bytes) + (members > 1 ? result / 2 + told(inside) : 0);
   const Picoseconds there = back + joined;
-  const Picoseconds combining = shape.sub_blocks * joined / members;  // by all ranks, of a block
+  const Picoseconds combining = shape.sub_blocks * joined / members;  // all ranks combine a block
   const Picoseconds along =
       lap_count == 1 ? hops * (std::max({block, there, combining}) + std::max(block, back)) +
                            (block > back ? last : 0)

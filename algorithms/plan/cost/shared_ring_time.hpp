@@ -4,19 +4,19 @@
 // With N nodes of M ranks, C sub-blocks, and L laps of N C chunks of c bytes, of which F are in
 // flight, two things work at the same time, and the longer one counts:
 //
-//   the network   of one lap, N - 1 hops there and N - 1 back: each takes C chunks through a port,
-//                 or the way of one chunk and, there, its combining, or the combining of a block.
-//                 Of several laps, what goes through a port, or the hops of one lap L / F times.
+//   the network   One lap has N - 1 hops there and N - 1 back.  A hop takes the longest of C
+//                 chunks through a port; the way of one chunk; and, there, combining it or a block.
+//                 Several laps take their bytes through a port, or L / F times the hops of one.
 //   the ranks     where ranks share nodes: each stores its contribution and copies all results, and
 //                 combines M contributions to each M-th chunk
 //
 // Before it, the first contribution is stored and combined; after it, the last result is copied.
-// A rank that copies does not see what comes: half a copy is added to each hop, and where network
-// and ranks take about as long, up to 0.15 of the shorter one, which is measured.  In a node of
-// several ranks, one of them is notified of a chunk, and tells the others by a word in memory: that
-// is added to each hop, too, although devices that write the word themselves do without.
+// A rank that copies does not see what comes, so half a copy is added to each hop.  Where network
+// and ranks take about as long, up to 0.15 of the shorter time is added, as measured.  In a node of
+// several ranks, the rank that is notified of a chunk tells the others by a word in memory; this is
+// added to each hop, too, although devices that write the word themselves do without it.
 //
-// Measured in virtual time (FDR, combining at 8 GB/s, 64 KiB to 4 MiB): this over the time of the
+// Measured in virtual time (FDR, combining at 8 GB/s, 64 KiB to 4 MiB): price over time of the
 // ring is 0.96 to 1.00 on 3 to 32 nodes of one rank, 0.9 to 1.1 on 3 to 16 nodes of 2 to 8, and
 // 0.8 to 0.9 on nodes of 32.
 //

@@ -36,9 +36,9 @@
 //   piece 0        at rank    0: sent   1     2     3
 //   piece 1                         0: sent   1     2     3
 //
-// A tree of one level may cut the payload, too (RootedShape::pieces).  Each piece has a slot and a
-// partial of its own, so that the ranks copy one while the root writes the next one; a credit is
-// for all of them.
+// A broadcast along a tree of one level may cut the payload, too (RootedShape::pieces).  Each piece
+// has a slot and a partial of its own, so that ranks copy one while the root writes the next.  One
+// credit stands for all pieces.
 //
 // Rounds: the levels of the tree, inside and across nodes.  Messages: P - 1 of one payload and as
 // many credits; a rank sends at most as many in a round as the fan of its level says.  Scratch,
@@ -69,7 +69,7 @@ struct RootedShape {
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
   TreeFans fans = {};                  // with ones everywhere, trees are binomial
   Target target = Target::of_rank;     // of a broadcast
-  std::uint16_t pieces = 1;            // of a broadcast along a tree; see above
+  std::uint16_t pieces = 1;            // of a broadcast; above 1: fans are flat
 };
 
 /// The root's source gets into all other targets; the root's target is not touched.  If targets are

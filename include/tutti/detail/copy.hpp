@@ -1,8 +1,7 @@
-// Copies of payloads.  glibc's memcpy copies some KiB and more by `rep movsb` where the processor
-// says that this is fast.  On AMD's family 25 (Zen 3) it is, unless the target begins 1 to 31 bytes
-// after the source, counted within a page: then it copies 1.5 GB/s, where other distances have 30
-// to 80 (docs/performance.md).  Large vectors are 16 bytes behind the beginning of a page, and
-// blocks of an arena are at its beginning, so a copy from an arena to its user has such a distance.
+// Copies of payloads. glibc's memcpy copies 2 KiB and more by `rep movsb` where the processor says
+// that this is fast.  On AMD's family 25 (Zen 3) it is slow if the target begins 1 to 31 bytes
+// after the source, modulo a page: 1.5 GB/s instead of 30 to 80 (docs/performance.md).  Copies from
+// an arena to its user are often so: arena blocks begin with a page, large vectors 16 bytes later.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +27,7 @@ inline bool overlap(const std::byte* into, const std::byte* from, std::size_t by
   return target < source + bytes && source < target + bytes;
 }
 
-/// Copies like memcpy, at about the same speed for all distances.  Nothing is copied from or into
+/// Copies like memcpy, at about the same speed for all distances.  With no bytes, pointers may be
 /// null.
 inline void copy_memory(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
@@ -36,7 +35,7 @@ inline void copy_memory(std::byte* into, const std::byte* from, std::size_t byte
                                                     reinterpret_cast<std::uintptr_t>(from)))
       [[unlikely]] {
     std::size_t piece_bytes = repeated_bytes_min / 2;
-    asm("" : "+r"(piece_bytes));  // of a constant length, the compiler could make `rep movsq`
+    asm("" : "+r"(piece_bytes));  // else the compiler may make `rep movsq` of a constant length
     for (; bytes > piece_bytes; bytes -= piece_bytes) {
       std::memcpy(into, from, piece_bytes);
       into += piece_bytes;
@@ -47,7 +46,7 @@ inline void copy_memory(std::byte* into, const std::byte* from, std::size_t byte
   if (bytes > 0) std::memcpy(into, from, bytes);
 }
 
-/// Likewise, like memmove.
+/// Like copy_memory(), but source and target may overlap.
 inline void move_memory(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
   if (!overlap(into, from, bytes)) return copy_memory(into, from, bytes);
   std::memmove(into, from, bytes);
