@@ -82,7 +82,7 @@ void for_roots(const Collective& collective, std::uint32_t rank_count, F&& f) {
   for (std::uint32_t root = 0; root < rank_count; root += rank_count <= 16 ? 1 : 7) f(Rank{root});
 }
 
-// The port of the root sends them while it stores the others.
+// The root's port sends blocks for other nodes while the root stores those of its own node.
 TEST(Blocks, of_a_scatter_leave_for_other_nodes_first) {
   for (const Transport transport : {Transport::copied, Transport::by_reference})
     for (std::uint32_t root = 0; root < 8; ++root) {

@@ -50,8 +50,8 @@ Plan fibonacci_reduce(Rank self, const RootedShape& shape) {
 Plan fibonacci_ordered_reduce(Rank self, const RootedShape& shape) {
   return tree_reduce(self, fibonacci(shape), Order::rank_order);
 }
-/// From the root directly to all others, inside a node and across; in three pieces where that is
-/// one level.
+/// The root sends directly to all others, inside a node and across; in three pieces if that is a
+/// single level.
 RootedShape pieced(RootedShape shape) {
   shape.fans = {.in_node = {shape.rank_count}, .across = {shape.rank_count}};
   shape.pieces = 3;
@@ -373,7 +373,7 @@ TEST(RootedTree, of_a_chain_passes_each_piece_on_at_once) {
   EXPECT_EQ(plan.per_round, (PerRound{1, 1, 1, 1}));
 }
 
-/// A piece is copied while the root writes the next one; credits are for all of them.
+/// Ranks copy one piece while the root writes the next; one credit stands for all pieces.
 TEST(RootedTree, in_pieces_sends_each_piece_as_soon_as_it_has_it) {
   const auto order_of = [](const Plan& plan) {
     std::string order;

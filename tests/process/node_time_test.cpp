@@ -187,7 +187,7 @@ Operation operation_of(const Case& one, Communicator& communicator, std::span<st
       return one.collective == scan ? tutti::scan(communicator, arguments)
                                     : tutti::exscan(communicator, arguments);
     }
-    case allreduce_ssp:  // has no time of one call: what a rank awaits, depends on calls before
+    case allreduce_ssp:  // one call has no time of its own: ranks await results of earlier calls
       break;
   }
   throw Error(ErrorCode::invalid_argument, "no case of this test");
@@ -300,7 +300,7 @@ tune::Choice choice_of(const Case& one) {
                       tune::untuned(tune::machine_preset(one.preset)));
 }
 
-/// What the chunks are of: so many elements, each chunk with so many parts.
+/// What is divided into chunks: so many elements, and each chunk into so many parts.
 struct Divided {
   std::size_t elements, parts;
 };
@@ -427,7 +427,7 @@ TEST(NodeTime, of_prefixes_and_scattered_sums) {
   expect_equal(cases);
 }
 
-/// Imposed ones, of two ranks each.
+/// Domains are imposed, of two ranks each.
 TEST(NodeTime, of_domains_inside_nodes) {
   std::vector<Case> cases = {{barrier, 16, {8}},
                              {allreduce, 16, {8}, 1},
@@ -461,7 +461,7 @@ TEST(NodeTime, of_payloads_that_stay_with_their_senders) {
 }
 
 TEST(NodeTime, of_lanes_that_cut_their_part_again) {
-  // Nodes of unequal size have no lanes in turns.  Unasked, these would take the shared ring.
+  // Nodes of unequal size have no lanes in turns.  Unasked, these calls would take the shared ring.
   const std::vector<Case> cases = {{allreduce, 12, {4, 2}, 16'000, Across::lanes},
                                    {allreduce, 28, {4, 3}, 16'000, Across::lanes}};
   for (const Case& one : cases) {
@@ -672,7 +672,7 @@ TEST(NodeTime, of_the_shared_ring_is_the_least_where_it_is_taken) {
     return *std::max_element(ends.begin(), ends.end());
   };
   const auto expect_less = [&](Case taken, const char* other) {
-    Case otherwise = taken;  // ranks that may sleep do not take it
+    Case otherwise = taken;  // ranks that may sleep do not take the ring
     otherwise.wait = WaitPolicy::block;
     otherwise.taken = other;
     taken.taken = "shared_ring";
@@ -680,7 +680,7 @@ TEST(NodeTime, of_the_shared_ring_is_the_least_where_it_is_taken) {
   };
   for (const RingShape& shape : {RingShape{4, 1, 1u << 20}, {8, 1, 256u << 10}})
     expect_less(allreduce_of(shape), "chunked_fold");
-  // Nodes of unequal size, whose lanes have no turns.
+  // Lanes of nodes of unequal size have no turns, so the ring is faster.
   for (const std::vector<std::uint32_t>& sizes :
        {std::vector<std::uint32_t>{8, 4, 8, 2}, {16, 8}, {3, 1, 2, 4}})
     for (const std::size_t bytes : {64u << 10, 256u << 10})
@@ -756,9 +756,9 @@ TEST(LongNodeTime, of_a_sample_of_the_cells_whose_choices_are_priced) {
   }
 }
 
-/// Draws a call of 4 to 96 ranks on nodes most of which differ in size, of one chunk or of several.
-/// Returns nothing for what has no time: a flow of chunks, chunks whose parts differ in length, and
-/// several chunks of lines.
+/// Draws a call of 4 to 96 ranks, mostly on nodes of unequal size, in one chunk or several.
+/// Returns nothing if plans do not tell its time: a flow of chunks, chunks whose parts differ in
+/// length, and several chunks of lines.
 std::optional<Case> arbitrary_call(plan::test::Random& random, tune::Collective collective) {
   Case call{.collective = collective, .rank_count = 0, .ranks_per_node = {}};
   const bool is_large = random.below(8) == 0;
@@ -776,7 +776,7 @@ std::optional<Case> arbitrary_call(plan::test::Random& random, tune::Collective 
   if (call.collective == barrier) return call;
   call.chunk_bytes = std::size_t{512} << random.below(2);
   const std::size_t unit = call.collective == reduce_scatter ? call.rank_count : 1;
-  // So that the parts of all chunks have one length.
+  // The lengths are such that the parts of all chunks can be equally long.
   call.elements = unit * std::size_t{random.between(1, 4)} << random.between(0, 10);
   const tune::Choice choice = choice_of(call);
   const plan::Plan plan = choice.plan(Rank{0});
@@ -804,7 +804,7 @@ TEST(LongNodeTime, of_arbitrary_shapes) {
     const std::vector<std::int64_t> ends = measured(*call), times = expected(*call, machine);
     const std::size_t chunks = chunks_of(*call, choice_of(*call).plan(Rank{0}));
     const bool has_root = request_of(*call).root != no_rank;
-    if (chunks > 1 && has_root)  // ranks end apart from their last chunk
+    if (chunks > 1 && has_root)  // then only the time of the last rank holds
       EXPECT_EQ(*std::max_element(ends.begin(), ends.end()),
                 *std::max_element(times.begin(), times.end()))
           << call->text();

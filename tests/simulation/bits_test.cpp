@@ -136,7 +136,7 @@ TEST(BitsOfAllRanks, are_those_of_one_tree_where_reproducible) {
               runs);
 }
 
-/// Ranks in nodes of so many, in rank order.  The last node may have fewer.
+/// Ranks are on nodes in rank order, `ranks_per_node` on each; the last node may have fewer.
 tune::Topology nodes_of(std::uint32_t rank_count, std::uint32_t ranks_per_node) {
   tune::Topology topology{.rank_count = rank_count};
   for (std::uint32_t rank = 0; rank < rank_count; ++rank)
@@ -148,8 +148,8 @@ struct Counted {
   std::uint32_t choices = 0, canonical = 0, misses = 0;
 };
 
-/// Runs everything that a price decides about for such a payload, over the elements of inputs():
-/// all ranks have the same bits, and those of one tree where the row says so.
+/// Runs all choices between which a price decides, over the elements of inputs().  All ranks must
+/// have the same bits, and where the row says so, those of one tree.
 void look_at_all_choices(const tune::Topology& topology, Agreement agreement, std::size_t bytes,
                          Counted& counted) {
   const std::uint32_t rank_count = topology.rank_count;
@@ -182,14 +182,14 @@ void look_at_all_choices(const tune::Topology& topology, Agreement agreement, st
   }
 }
 
-// Leaders, lanes, groups and domains, with all schedules across nodes that are considered, also
-// those for large payloads.
+// The choices are leaders, lanes, groups and domains, with all schedules across nodes that are
+// considered, also those for large payloads.
 TEST(BitsOfAllRanks, are_those_of_the_agreement_for_every_choice_on_nodes_of_several_ranks) {
   Counted counted;
   for (std::uint32_t rank_count = 2; rank_count <= 40; ++rank_count)
     for (const std::uint32_t ranks_per_node : {2u, 3u, 4u, 8u}) {
       if (ranks_per_node > rank_count) continue;
-      // Each shape with one of the two sizes: they differ in which choices are considered.
+      // Each shape has one of two sizes, which differ in the choices that are considered.
       const std::size_t bytes = (rank_count + ranks_per_node) % 2 == 0 ? 168 : 1u << 20;
       for (const Agreement agreement : {Agreement::identical, Agreement::reproducible})
         look_at_all_choices(nodes_of(rank_count, ranks_per_node), agreement, bytes, counted);

@@ -335,7 +335,7 @@ TEST(Engine, pieces_are_tried_for_long_blocks) {
   EXPECT_FALSE(tries_pieces(detail::LongCopy::bytes_min, true));  // in place: nothing to copy
 }
 
-/// Everything has arrived; what will be asked for soon is written down.
+/// A fabric on which everything has arrived.  It notes which slots it is told to expect.
 struct ReadyFabric {
   struct Asked {
     std::uint32_t parity, slot;
@@ -376,7 +376,7 @@ TEST(Engine, credits_of_the_next_call_are_fetched_at_the_end_of_a_call) {
   }
 }
 
-/// Who waits for a message fetches its first line, unless its sender writes there.
+/// A rank that waits for a message fetches its first line, unless the sender writes that line.
 TEST(Engine, the_line_of_a_message_that_stays_with_its_sender_is_left_alone) {
   engine::Execution execution;
   std::vector<std::byte> slots(4 * 64), partial(64);

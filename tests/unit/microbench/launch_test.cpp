@@ -1,5 +1,5 @@
-// Promise: what all ranks know to have gone wrong is said once; what one rank has met, by that
-// rank.
+// Promise: an error that all ranks know is reported once; an error that one rank has met is
+// reported by that rank.
 #include "microbench/launch.hpp"
 
 #include <gtest/gtest.h>

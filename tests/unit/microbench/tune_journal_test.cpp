@@ -117,7 +117,7 @@ TEST_F(TuneJournalTest, every_cut_loses_at_most_the_last_finding) {
   }
 }
 
-/// As a full disk does, without one.
+/// Limits the size of files, so that writing fails as on a full disk.
 class NoRoom {
  public:
   explicit NoRoom(const std::string& file) {

@@ -45,7 +45,7 @@ TEST(TuneRace, one_that_is_alone_is_noisy_if_the_time_was_short) {
   EXPECT_EQ(alone(100, true).blocks, 1u);
 }
 
-/// A finding of an allreduce of 8 bytes by what is chosen on a machine, which took twice its price.
+/// A finding that the choice of a machine for an allreduce of 8 bytes took twice its price.
 tune::Finding twice_its_price(std::uint32_t nodes, std::uint32_t ranks_per_node,
                               const tune::Machine& machine) {
   tune::Finding finding{.collective = tune::Collective::allreduce,
@@ -72,7 +72,7 @@ TEST(TuneRace, findings_of_all_shapes_keep_a_price) {
     tune::Finding slower = before;
     price_anew(slower, request_of(slower), *topology_of(slower), tune::untuned(qdr), 1000);
     EXPECT_GT(slower.winner.predicted, nodes > 1 ? before.winner.predicted : 0) << nodes;
-    // What cannot be told again keeps what it had: else it would correct no price any more.
+    // A choice that has no name here keeps its price: without one, it would correct nothing.
     EXPECT_EQ(slower.others, before.others);
   }
 }

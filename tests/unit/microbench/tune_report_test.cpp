@@ -131,7 +131,7 @@ TEST(TuneReport, residuals_of_the_fit_stand_at_their_bytes_and_percents) {
   ASSERT_EQ(points.size(), 3u);
   EXPECT_EQ(points[0].x, points[1].x);
   EXPECT_LT(points[0].x, points[2].x);
-  // 10 % more than the model is as far above it as 10 % less is below.
+  // A measurement 10 % above the model is drawn as far up as one 10 % below it is down.
   EXPECT_LT(points[0].y, points[1].y);
   EXPECT_NEAR(points[1].y - points[0].y, points[2].y - points[1].y, 0.2);
   EXPECT_NE(points[1].says.find("stream: 4 x 8 bytes"), std::string::npos) << points[1].says;

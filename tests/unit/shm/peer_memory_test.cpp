@@ -70,7 +70,7 @@ TEST(PeerMemory, of_another_process_is_read) {
   EXPECT_EQ(read_word(peer(child), into), ESRCH);
 }
 
-// Some distances are read by way of the stack, in several parts.
+// Memory at some distances is read by way of the stack, in several parts.
 TEST(PeerMemory, is_read_exactly_at_every_distance) {
   constexpr std::size_t longest = (72 << 10) + 5, page = 4096;
   std::vector<std::byte> from(longest + page), into(longest + 2 * page);
@@ -78,7 +78,7 @@ TEST(PeerMemory, is_read_exactly_at_every_distance) {
   const pid_t child = fork_child();
   ASSERT_GT(child, 0);
   PeerProcess process = peer(child);
-  // As if both began with a page.
+  // `base` is a multiple of a page away from the source, as if both began with a page.
   const auto apart =
       reinterpret_cast<std::uintptr_t>(from.data()) - reinterpret_cast<std::uintptr_t>(into.data());
   std::byte* const base = into.data() + apart % page;
@@ -151,9 +151,9 @@ TEST(PeerMemory, is_looked_at_again_after_a_millisecond) {
   end_child(child);
 }
 
-/// After what was read late, by a thread that was stopped for instance, the nonce is read.
+/// The nonce is read again after a reading that ended late, as of a thread that was stopped.
 TEST(PeerMemory, is_looked_at_again_if_the_reading_ends_late) {
-  constexpr std::size_t bytes = std::size_t{64} << 20;  // for some milliseconds
+  constexpr std::size_t bytes = std::size_t{64} << 20;  // reading takes some milliseconds
   void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(pages, MAP_FAILED);

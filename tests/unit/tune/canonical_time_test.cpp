@@ -93,7 +93,7 @@ TEST(CanonicalTime, of_halving_is_near_enough_to_be_compared) {
   EXPECT_LE(quotients.largest, 1.3);
 }
 
-/// The time of a choice by name without its plans, as a part of the recurrence.
+/// The time of a named choice by closer_cost(), divided by that of the recurrence.
 double closer_quotient_of(const std::string& name, const Topology& topology, std::size_t bytes,
                           const plan::Network& network) {
   const CollectiveRequest request = request_of(name, bytes);
@@ -123,8 +123,8 @@ TEST(CanonicalTime, of_dissemination_among_all_nodes_is_the_recurrence_but_for_f
   EXPECT_EQ(quotients.near, 126u);
 }
 
-// Cubes alone; cubes that hear from one half as large, from a small one, and from several, of which
-// the last one is smaller than a node is in others.
+// Rank counts of one cube alone, and of cubes that hear from one half as large, from a small one,
+// or from several, of which the last one may be smaller than a node.
 TEST(CanonicalTime, of_halving_is_the_recurrence_within_a_twentieth) {
   NearQuotients quotients;
   for (const char* const preset : {"qdr", "ndr", "roce10"})

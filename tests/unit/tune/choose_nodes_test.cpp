@@ -224,7 +224,7 @@ TEST(Selection, trees_over_nodes_are_fibonacci_unless_messages_per_round_are_giv
   expect_refused(ErrorCode::invalid_argument, [&] { (void)reduce(); }, {"tree 77", "tutti::Tree"});
 }
 
-/// Nor does the network between nodes change its name.
+/// The explained tree is the one that is built, and its name has no latency of the network.
 TEST(Selection, the_tree_of_a_single_node_is_built_as_it_is_explained) {
   for (const Collective collective : {Collective::broadcast, Collective::reduce})
     for (const std::uint32_t ranks : {2u, 5u, 16u, 17u, 64u})
@@ -341,7 +341,7 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
   EXPECT_EQ(taken(nodes_of(3, 3), 512), "direct");
   EXPECT_EQ(taken(nodes_of(1, 16), 8), "direct");
   EXPECT_EQ(taken(nodes_of(8, 1), 8), "direct");
-  // Registers of 2^21 bytes, in two copies of slots and as many partials.
+  // The registers may have 2^21 bytes, for two copies of slots and as many partials.
   EXPECT_EQ(taken(nodes_of(8, 8), 274), "node_alltoall");
   EXPECT_EQ(taken(nodes_of(4, 32), 32), "node_alltoall");
   EXPECT_EQ(taken(nodes_of(4, 32), 33), "direct");

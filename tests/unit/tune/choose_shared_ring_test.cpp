@@ -149,7 +149,7 @@ TEST(SharedRingUnasked, is_half_of_it_taken_where_it_costs_least_and_all_have_ro
   }
 }
 
-/// What a call costs along the ring, if there is room for it, and otherwise; and what is taken.
+/// The costs of a call along the ring, where there is room, and otherwise; and whether it is taken.
 struct Both {
   plan::Picoseconds ring, other;
   bool is_ring_taken;
@@ -164,7 +164,7 @@ Both both_of(CollectiveRequest asked, const Topology& topology, const plan::Netw
   return {choose(asked, topology, network).cost(), other, is_taken};
 }
 
-/// On nodes of several ranks by a fifth, as its price is less exact there.
+/// On nodes of several ranks it must be a fifth cheaper, because its price is less exact there.
 TEST(SharedRingUnasked, is_taken_wherever_it_is_cheaper) {
   std::printf(
       "          ranks a node    1     2     4     8    32: cells of 40 that take the ring\n");
@@ -208,7 +208,7 @@ TEST(SharedRingUnasked, is_taken_wherever_it_is_cheaper) {
   EXPECT_GT(taken_on_large_nodes, 20);
 }
 
-/// Whose lanes have no turns.
+/// Lanes of such nodes have no turns.
 TEST(SharedRingUnasked, is_taken_on_nodes_of_unequal_size) {
   for (const std::vector<std::uint32_t>& sizes :
        {std::vector<std::uint32_t>{32, 16, 32}, {8, 4, 8, 2}, {16, 8}, {3, 1, 2, 4}}) {

@@ -121,7 +121,7 @@ TEST(Corrections, bounded) {
 }
 
 TEST(Corrections, a_factor_of_all_families_does_not_hide_which_is_faster) {
-  // All take some ten times as long as the model says: without bounds, by 8, 10 and 14.
+  // All take about ten times as long as the model says; unbounded factors are 8, 10, 14 and 40.
   Finding race = finding(8, 1, 8'000'000);
   race.others = {{"circulant", 10'000'000, 1'000'000},
                  {"8 lanes, circulant across", 14'000'000, 1'000'000},
@@ -134,9 +134,9 @@ TEST(Corrections, a_factor_of_all_families_does_not_hide_which_is_faster) {
   EXPECT_EQ(of("circulant"), one);
   EXPECT_EQ(of("lanes, circulant across"), (14 * one + 5) / 10);
   EXPECT_EQ(of("dissemination"), Corrections::most);
-  EXPECT_EQ(of("not_raced"), one);  // as the middle one
+  EXPECT_EQ(of("not_raced"), one);  // as the middle family
 
-  // Within the bounds factors are what they are.
+  // Factors within the bounds stay as they are.
   race = finding(8, 1, 1'500'000);
   race.others = {{"circulant", 1'800'000, 1'000'000}};
   EXPECT_EQ(ring(Corrections({race}), 8, 1), one * 3 / 2);
@@ -167,14 +167,14 @@ TEST(Corrections, a_family_alone_is_compared_with_other_collectives_at_its_point
     findings.push_back(finding(8, 1, measured));
     findings.back().collective = collective;
   }
-  EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);  // one family in three of them
+  EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);  // all three have one family
   findings[1].winner.choice = "chain";
   findings[2].winner.choice = "circulant";
   const Corrections corrections(findings);
   EXPECT_EQ(ring(corrections, 8, 1), one);
   EXPECT_EQ(corrections.factor("circulant", Collective::allgather, 8, 1, 1), one * 5 / 4);
   findings.push_back(finding(64, 1, 4'000'000));
-  EXPECT_EQ(ring(Corrections(findings), 64, 1), Corrections::most);  // another point
+  EXPECT_EQ(ring(Corrections(findings), 64, 1), Corrections::most);  // alone at another point
 }
 
 TEST(Corrections, order_of_findings_does_not_matter) {

@@ -501,8 +501,8 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
       const std::vector<Choice> uniform =
           with_uniform_vectors(choice, allreduce_of(8), topology, Knowledge());
       if (uniform.empty()) continue;
-      // None is taken for another one.  Of the seven vectors, some are the same schedule: 5,5 and
-      // 6,6 of 24 members; 2,2 and 3,3, and 4,4 to 7,7, of 9.
+      // Each is another schedule.  Of the seven vectors, some are the same schedule: 5,5 and 6,6 of
+      // 24 members; 2,2 and 3,3, and 4,4 to 7,7, of 9.
       std::set<std::string> names;
       for (const Choice& one : uniform) {
         names.insert(one.name());
@@ -520,7 +520,7 @@ TEST(Candidates, have_uniform_vectors_whoever_the_rounds_are_of) {
   EXPECT_EQ(most, 7u);
 }
 
-/// Between equal schedules a race would be decided by noise.
+/// Noise would decide a race between equal schedules.
 TEST(Candidates, are_no_schedule_twice_under_two_names) {
   CollectiveRequest of_barrier;
   of_barrier.collective = Collective::barrier;

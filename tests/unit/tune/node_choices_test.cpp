@@ -1,7 +1,7 @@
 // Promise: on nodes of many ranks, what is chosen by price alone takes at most 1.1 times as long as
 // the fastest of all schedules that have a time by the model of a machine whose ranks share memory
-// and ports; also of those that are refused unless they are asked for, if that is because of their
-// time.  (Of few ranks, contexts follow the events of the cheapest.)
+// and ports.  Schedules that are refused unasked because of their time count, too.  (With few
+// ranks, contexts follow the events of the cheapest besides.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr plan::NodeMemory memory = {.latency = 100'000,
                                      .read_per_byte = {.time = 100}};
 /// Fewer with sanitizers, so that the test takes seconds.
 constexpr std::uint32_t ranks_max = plan::test::samples_divisor == 1 ? 1024 : 64;
-/// A soak takes every cell; else those of more ranks, which take longer, are a sample.
+/// A soak takes every cell; otherwise cells of more ranks, which take longer, are sampled.
 const bool takes_all_cells = std::getenv("TUTTI_TEST_ALL_CELLS") != nullptr;
 
 struct NamedNetwork {
@@ -108,7 +108,7 @@ CollectiveRequest request_of(Collective collective, std::size_t bytes, std::uint
           .root = has_root(collective) ? Rank{0} : no_rank};
 }
 
-/// What a rank of an alltoall sends has a block of the same size for each rank.
+/// What a rank of an alltoall sends has a block of one size for each rank, of an element at least.
 bool has_a_cell(const CollectiveRequest& request, std::size_t bytes, std::uint32_t rank_count) {
   if (request.collective == Collective::barrier) return bytes == 8;
   const std::size_t least = request.collective == Collective::reduce_scatter ? rank_count : 1;
@@ -123,7 +123,7 @@ bool is_about_resources(const std::string& why) {
   return false;
 }
 
-/// What the least of the candidates takes.
+/// The fastest of some candidates.
 struct Least {
   plan::Picoseconds time = INT64_MAX;
   std::string name;
@@ -134,14 +134,14 @@ struct Least {
   }
 };
 struct Candidates {
-  Least all;        // that a price or a refusal decides about
-  Least ring;       // by its price
+  Least all;        // of those that only a price or a rule decides about
+  Least ring;       // of the shared ring, by its price
   Least resources;  // of those that need connections or room which nobody asked for
 };
 
-/// Schedules without a time here: those of buffers that are read where they are or lie in segments,
-/// which are other calls; those of domains, which these nodes do not have; and the shared ring, but
-/// where each rank is a node its price is its time within 3 % (process_node_time).
+/// Whether a schedule has a time here.  Buffers that are read in place or lie in segments are other
+/// calls, and these nodes have no domains.  The shared ring has one only where each rank is a node:
+/// there its price is its time within 3 % (process_node_time).
 bool has_time(const Row& row, const Topology& topology) {
   const std::string name = row.name;
   if (row.hierarchy == Hierarchy::domains || row.is_in_place || name == "single_copy" ||
@@ -192,7 +192,7 @@ struct Cell {
   }
 };
 
-/// How many sizes of a shape are looked at.
+/// The number of sizes of one shape that are looked at.
 std::size_t sizes_of(Collective collective, std::uint32_t rank_count) {
   const bool is_costly = collective == Collective::allreduce;
   if (takes_all_cells || rank_count <= 64) return SIZE_MAX;
@@ -222,7 +222,7 @@ double over(plan::Picoseconds time, plan::Picoseconds other) {
   return static_cast<double>(time) / static_cast<double>(other);
 }
 
-/// The largest of some quotients, and where that is.
+/// The largest of some quotients, and the cell that has it.
 struct Largest {
   double quotient = 0;
   std::string where = "-";
@@ -233,8 +233,8 @@ struct Largest {
   }
 };
 
-/// What is chosen takes at most 1.1 of the least time.  Where each rank is a node, with room for a
-/// shared ring as well as without.
+/// Expects that what is chosen takes at most 1.1 of the least time; where each rank is a node, with
+/// room for a shared ring as well as without.
 double expect_near_the_least(const Cell& cell, Largest& by_ring, Largest& by_resources) {
   CollectiveRequest request = request_of(cell.collective, cell.bytes, cell.rank_count());
   const Topology topology = nodes_of(cell.node_count, cell.ranks_per_node);
@@ -309,7 +309,7 @@ plan::Picoseconds time_by_rule(CollectiveRequest request, Topology topology,
   return time_of(query, row, row.variants(query).front());
 }
 
-/// What a node's port and the stores of a rank take at least; 0 of those that are not in a table.
+/// The least time of a node's port and a rank's stores; 0 for collectives without a table.
 plan::Picoseconds bound_of(const Cell& cell) {
   const std::uint64_t nodes = cell.node_count, ranks = cell.ranks_per_node, bytes = cell.bytes;
   std::uint64_t port = 0, stored = 0;
@@ -320,8 +320,8 @@ plan::Picoseconds bound_of(const Cell& cell) {
       stored = bytes * (ranks - 1) / ranks;
       break;
     case Collective::allreduce:
-      // A node has to hear what the others have combined, too; and a rank gives what it does not
-      // combine itself, and gives its part of the result.
+      // A node also has to receive what the others have combined.  A rank stores what others
+      // combine, and its part of the result.
       port = 2 * bytes * (nodes - 1) / nodes;
       stored = 2 * bytes * (ranks - 1) / ranks;
       break;
@@ -346,23 +346,23 @@ plan::Picoseconds bound_of(const Cell& cell) {
                   cell.machine->network.inside.per_byte.of(stored));
 }
 
-/// The columns of the table.  Of many ranks, one that a small payload is in, as they take seconds.
+/// The columns of the table.  Cells of many ranks take seconds, so only one size of them is tested.
 std::vector<std::size_t> columns_of(Collective collective, std::uint32_t rank_count) {
   if (collective == Collective::barrier) return {8};
   if (rank_count > 256 && !takes_all_cells) return {65536};
   return {8, 4096, 65536, 1u << 20, 2u << 20, 8u << 20};
 }
 
-/// 1.1 of the bound is what an allreduce may take.  Cells of more than 256 ranks that miss it are
-/// known (docs/performance.md): messages across are as short as a port's gap.
+/// An allreduce may take 1.1 of the bound.  Cells of more than 256 ranks are known to miss it
+/// (docs/performance.md): their messages across are as short as a port's gap.
 double over_bound_max(const Cell& cell) {
   if (cell.collective != Collective::allreduce) return 3;
   const bool is_fdr = cell.machine->name == std::string("fdr");
   if (cell.rank_count() == 1024) return is_fdr ? 1.20 : 1.14;
   return cell.rank_count() == 512 && is_fdr ? 1.13 : 1.1;
 }
-/// And what was chosen by a rule takes less in one cell: the price of lanes along a chain is 0.88
-/// of their time there.
+/// What was chosen by a rule takes less in one cell, because the price of lanes along a chain is
+/// 0.88 of their time there.
 double over_rule_max(const Cell& cell) {
   return cell.collective == Collective::reduce && cell.rank_count() == 1024 ? 1.07 : 1.02;
 }
@@ -419,8 +419,8 @@ TEST(NodeChoices, of_barriers_beside_what_was_chosen_by_a_rule) {
   expect_near_the_bound(Collective::barrier);
 }
 
-// In turns, 1,024 ranks take 709 us; in lanes that cut their parts again, which go in three chunks,
-// 851 us, and the price of one chunk is 696 us.
+// 1,024 ranks take 709 us in turns, and 851 us in lanes that cut their parts again.  These go in
+// three chunks; the price as a single chunk would be 696 us.
 TEST(NodeChoices, of_lanes_in_short_chunks_are_priced_chunk_by_chunk) {
   const CollectiveRequest request = request_of(Collective::allreduce, 2 << 20, 1024);
   const Choice choice = choose(request, nodes_of(32, 32), networks[0].network);

@@ -1,6 +1,6 @@
-// Promise: inside a single node a race has all schedules that can run there, what is taken untuned
-// among them; each can be asked for by its name; and what races have found decides there, also
-// between the sizes that were raced, while nothing changes without a file.
+// Promise: a race inside a single node has all schedules that can run there, among them what is
+// taken untuned.  Each can be asked for by its name.  What races have found decides there, also
+// between the raced sizes, and nothing changes without a file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ Topology node_of(std::uint32_t ranks) {
   return {.rank_count = ranks, .node_of = std::vector<Node>(ranks, Node{0})};
 }
 
-/// A race of such a call inside a node: the first one was the fastest.
+/// A finding of a race of this call inside a node.  The first of `times` is the fastest.
 Finding finding_of(const CollectiveRequest& request, std::uint32_t ranks,
                    std::vector<std::pair<std::string, plan::Picoseconds>> times) {
   Finding finding{.collective = request.collective,
@@ -72,7 +72,7 @@ plan::Promise promise_of(Collective collective) {
 
 TEST(NodeRaces, have_what_is_taken_untuned_and_others_that_are_different_and_can_be_asked_for) {
   const Knowledge untuned_knowledge = untuned(machine_preset("fdr"));
-  // What was measured is another network, and names of trees have its latencies.
+  // The measured network may be another one, whose latencies are then in names of trees.
   for (const char* const preset : {"fdr", "roce10"})
     for (const std::uint32_t ranks : {2u, 3u, 4u, 8u, 17u})
       for (const Collective collective :
@@ -100,7 +100,7 @@ TEST(NodeRaces, have_what_is_taken_untuned_and_others_that_are_different_and_can
                     << of << ": " << choice.name() << " is " << racers.choices[j].name();
               CollectiveRequest asked = request;
               asked.only = choice.name();
-              // Also on a machine of which nothing was measured.
+              // The choice can be asked for by name on an untuned machine, too.
               const Choice again = choose(asked, topology, untuned_knowledge);
               EXPECT_TRUE(have_same_plans(again, choice)) << of << ": " << choice.name();
               const bool sends_once = agreement != Agreement::reproducible;
@@ -136,12 +136,12 @@ TEST(NodeRaces, have_flat_schedules_lanes_leaders_trees_and_chains) {
     const auto all = families(collective, 64u << 10, 4);
     for (const char* const family : {"lanes", "knomial_tree", "binomial_tree", "pipelined_chain"})
       EXPECT_TRUE(has(all, family)) << name_of(collective) << testing::PrintToString(all);
-    // The Fibonacci tree of four ranks is one of these.
+    // The Fibonacci tree of four ranks is the same as one of these trees.
     const auto of_sixteen = families(collective, 1u << 10, 16);
     EXPECT_TRUE(has(of_sixteen, "fibonacci_tree")) << testing::PrintToString(of_sixteen);
   }
   EXPECT_TRUE(has(families(Collective::reduce, 4u << 10, 2), "lanes"));
-  // Beyond a node, and where the call says how, races are what they were.
+  // Where the call says how nodes enter, or ranks share CPUs, no further schedules race.
   CollectiveRequest asked = request_of(Collective::allreduce, 32u << 10);
   asked.across = Across::flat;
   EXPECT_EQ(candidates(asked, node_of(2), knowledge, 6).size(), 1u);
@@ -163,19 +163,19 @@ TEST(NodeRaces, decide_about_their_own_call) {
   EXPECT_EQ(choice.name(), flat);
   EXPECT_NE(choice.explanation().find("measured to be the fastest, 5.000 us"), std::string::npos)
       << choice.explanation();
-  // The other way round, where the rule takes a flat schedule.
+  // For a small payload, where the rule takes a flat schedule, lanes can win as well.
   const CollectiveRequest small = request_of(Collective::allreduce, 2u << 10);
   EXPECT_EQ(choose(small, topology, Knowledge()).name(), flat);
   EXPECT_EQ(choose(small, topology, known({finding_of(small, 2, {{lanes, 1'000'000}})})).name(),
             lanes);
-  // Other ranks, other agreements, and what ranks that share CPUs do: as without a file.
+  // For other ranks, and for ranks that share CPUs, the choice is as without a file.
   EXPECT_EQ(choose(small, node_of(3), known({finding_of(small, 2, {{lanes, 1'000'000}})})).name(),
             choose(small, node_of(3), Knowledge()).name());
   Topology by_turns = topology;
   by_turns.shares_cpus = true;
   EXPECT_EQ(choose(small, by_turns, known({finding_of(small, 2, {{lanes, 1'000'000}})})).name(),
             choose(small, by_turns, Knowledge()).name());
-  // Refused in the words of a name that there is not.
+  // A name that does not exist is refused, and the explanation says so.
   const Choice other =
       choose(small, topology, known({finding_of(small, 2, {{"9 lanes", 1'000'000}})}));
   EXPECT_EQ(other.name(), flat);
@@ -204,16 +204,16 @@ TEST(NodeRaces, decide_between_the_sizes_that_were_raced_by_times_in_between) {
                                       lanes + " takes 7.996 us, and this 3.998 us"),
             std::string::npos)
       << choice.explanation();
-  // Beyond them nothing is known, nor for other ranks.
+  // Beyond the two sizes nothing is known, nor for other ranks.
   EXPECT_EQ(taken(128u << 10, both).name(), lanes);
   EXPECT_EQ(taken(8u << 10, both).name(), lanes);
   EXPECT_EQ(taken(32u << 10, both, 3).name(), taken(32u << 10, Knowledge(), 3).name());
-  // 24 KiB: 5.333 us of flat and 4.5 of lanes would be; the lines cross before.
+  // At 24 KiB lanes are faster; the lines of both schedules cross below.
   const Knowledge crossing = known({faster_below, slower_above});
   EXPECT_EQ(taken(18u << 10, crossing).name(), flat);
   EXPECT_EQ(taken(24u << 10, crossing).name(), lanes);
   EXPECT_EQ(taken(48u << 10, crossing).name(), lanes);
-  // What says nothing: a noisy race, one of something else, or one far away.
+  // These decide nothing: a noisy race, a race without lanes, and one that is far away.
   Finding noisy = faster_above;
   noisy.is_noisy = true;
   EXPECT_EQ(taken(32u << 10, known({faster_below, noisy})).name(), lanes);
@@ -224,7 +224,7 @@ TEST(NodeRaces, decide_between_the_sizes_that_were_raced_by_times_in_between) {
   const Finding far = finding_of(request_of(Collective::allreduce, 1u << 20), 2,
                                  {{flat, 100'000'000}, {lanes, 200'000'000}});
   EXPECT_EQ(taken(32u << 10, known({faster_below, far})).name(), lanes);
-  // Within a fiftieth nothing changes.
+  // A gain of less than a fiftieth changes nothing.
   EXPECT_EQ(
       taken(32u << 10, known({finding_of(below, 2, {{flat, 3'960'000}, {lanes, 4'000'000}}),
                               finding_of(above, 2, {{flat, 15'840'000}, {lanes, 16'000'000}})}))

@@ -1,5 +1,5 @@
-// Promise: a file has the least time of each probe beside what the fitted machine says of it, and
-// nothing that no file may have.
+// Promise: a file has the least time of each probe beside what the fitted machine predicts, and no
+// time that a file must not have.
 #include "tune/probe_times.hpp"
 
 #include <gtest/gtest.h>

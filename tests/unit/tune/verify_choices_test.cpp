@@ -74,9 +74,9 @@ TEST(VerifyChoices, of_few_ranks_follow_the_events_of_all_vectors) {
   EXPECT_LE(summary.slower_than_uniform, 1u);
 }
 
-// By prices, halving was chosen where dissemination is faster, and the other way round; other
-// vectors were taken; there was no room to follow leaders of a circulant schedule; and the latency
-// of the fastest tree was not considered.
+// In these cells prices chose halving where dissemination is faster, or the reverse, or other
+// vectors; left no room to follow leaders of a circulant schedule; or did not consider the latency
+// of the fastest tree.
 TEST(VerifyChoices, by_exact_parameters_are_within_the_bounds_where_prices_are_off) {
   const auto reproducible = [](const char* preset, std::uint32_t nodes, std::uint64_t bytes) {
     return ChoiceCell{.preset = preset,
