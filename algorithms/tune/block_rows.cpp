@@ -433,7 +433,7 @@ Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64
          (messages - Picoseconds{1}) * network.port_time(blocks * bytes) + network.receive_overhead;
 }
 
-/// The same, with the time in which a node puts its blocks together or takes them apart.
+/// The time of cost_at_root(), and that in which a node joins its blocks or takes them apart.
 Picoseconds cost_by_node(const Query& query, const Variant&) {
   const plan::NodeMemory& memory = query.network.inside;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());

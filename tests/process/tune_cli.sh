@@ -20,7 +20,7 @@ refusals() {
     "$tune" --local 2 --out "$file" --collectives gossip
   refuse '/nowhere/t.json.journal: No such file or directory; give a file.*--out' \
     "$tune" --local 2 --out /nowhere/t.json
-  # What hinders a folder is said, not that it is not there.
+  # The message says why a folder cannot be made, not that it does not exist.
   refuse '/sys/nowhere.*: (Operation not permitted|Permission denied|Read-only file system); give a file' \
     env XDG_CONFIG_HOME=/sys/nowhere "$tune" --local 2 --budget 1
   refuse '--bytes="7": expected a multiple of 8, the size of one double; give another size$' \
@@ -59,7 +59,7 @@ refusals() {
   sed -i 's/"predicted_ps": [0-9]*/"predicted_ps": 7/g' "$file"
   expect 0 "file: $file" "$tune" "${virtual[@]}" --collectives barrier --out "$file"
   cmp "$file" "$folder/before.json" || fail "findings that were kept have other prices"
-  # So are those of other numbers of nodes, which correct prices from then on as before.
+  # Findings of other numbers of nodes are kept, too, and correct prices as before.
   local other_shape=(--ranks-per-node 1 --virtual-time --fabric fdr --collectives allreduce)
   local explained=("$tune" --explain allreduce --bytes 16 --ranks 5 --file "$file")
   rm "$file"
@@ -128,7 +128,7 @@ resume() {
   echo "$hits kills within $took ms each, in $tries runs, $ends of which came to their end"
 }
 
-# Starts a command in the background, which a signal of the keyboard ends as in the foreground.
+# Starts a command in the background that SIGINT ends as in the foreground.
 start() {
   env --default-signal=INT "$@" >"$folder/output" 2>"$folder/errors" &
   started=$!
@@ -153,7 +153,7 @@ interrupted() {
   done
 }
 
-# Whoever ends a run is told how it goes on.
+# A run that is ended by a signal says how to go on.
 interrupt() {
   local file=$folder/t.json whole=$folder/whole.json way i words
   local run=("$tune" --local 3 --ranks-per-node 1 --virtual-time --fabric fdr --seed 3)
@@ -230,7 +230,7 @@ modes() {
   sed 's/"measured"/"preset"/g' "$file" >"$folder/other.json"
   expect 3 'Nothing can be compared' "$tune" --check "${virtual[@]}" --file "$folder/other.json"
   expect 0 'within noise' env TUTTI_TUNING_FILE="$file" "$tune" --check "${virtual[@]}"
-  # What a file was not made for is said, and that bits are kept.
+  # --explain says that the file is for another machine, and that bits are kept.
   expect 0 'Note: the tuning file is for another network: .*do without it' \
     "$tune" --explain barrier --ranks 9 --file "$file"
   if env TUTTI_SOFT_FABRIC=fdr "$tune" --explain barrier --ranks 9 --file "$file" |
@@ -256,8 +256,8 @@ modes() {
 # A budget is kept, also of races in real time.
 budget() {
   local file=$folder/t.json try took all=
-  # By the program's own account, which leaves out what a busy machine takes to start and to end
-  # processes.  If something else has had the CPUs meanwhile, another run tells.
+  # The program itself prints the time, without what a busy machine takes to start and to end
+  # processes.  If something else has had the CPUs meanwhile, another run decides.
   for try in 1 2 3; do
     took=$("$tune" --local 2 --out "$file" --budget 3 --fresh 2>/dev/null |
       sed -n 's/^tutti-tune: .*, \([0-9.]*\) s of a budget of 3 s$/\1/p')
@@ -265,8 +265,8 @@ budget() {
     awk -v took="$took" 'BEGIN { exit !(took > 1 && took <= 3 * 1.05) }' && break
     [ $try -lt 3 ] || fail "a budget of 3 s is overrun by more than 5 %:$all s"
   done
-  # So it is with many findings of earlier runs, which are priced anew in what races leave of it; of
-  # more ranks than there can be, none is.
+  # A budget is also kept with many findings of earlier runs, which are priced anew in the time that
+  # races leave. Findings of more ranks than there can be are not priced.
   awk '/"collective": "barrier"/ && !many++ {
          many_of = "    {\"collective\": \"allreduce\", \"bytes\": %d, \"nodes\": %d, \"ranks_per_node\": %d, " \
            "\"agreement\": \"identical\", \"operators\": \"rounding\", \"winner\": {\"choice\": " \
@@ -286,14 +286,14 @@ budget() {
     fail "a budget of 2 s is overrun by kept findings: $took s: $(<"$folder/errors")"
   tr -s ' \n' ' ' <"$folder/output" | grep -q 'too short to price [0-9]* of [0-9]* findings of earlier' ||
     fail "nothing is said of findings that were not priced: $(<"$folder/output")"
-  # Where ranks share CPUs nothing is measured: the file keeps the figures that it has, or has those
-  # of the preset.
+  # Where ranks share CPUs nothing is measured: the file keeps its figures, or gets those of the
+  # preset.
   local shared=(taskset -c 0 "$tune" --local 2 --ranks-per-node 1 --budget 2 --out "$file")
   expect 0 'model of the network decides alone, by the figures of the preset' "${shared[@]}" --fresh
   ! grep -q '"measured"' "$file" || fail "figures of ranks that share a CPU: $(<"$file")"
   expect 3 'ranks share CPUs, so that no time says anything of the network; start at most' \
     taskset -c 0 "$tune" --check --local 2 --ranks-per-node 1 --file "$file"
-  # Nor would what a stale file has be measured anew: it stays, unless it is asked for.
+  # The figures of a stale file cannot be measured anew, so it stays, unless --fresh is given.
   sed -i 's/"firmware": "/"firmware": "0/' "$file"
   cp "$file" "$folder/stale.json"
   refuse "$file: .*stale: firmware.*; nothing can be measured in its place where ranks share CPUs; start at most" \
