@@ -219,7 +219,7 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add("--fabric", words.fabric,
            "the preset of the network that prices are for, e.g. edr; default fdr");
   line.add("--file", words.file,
-           "choose as programs do that have this tuning file, of the machine it was made on");
+           "choose as programs with this tuning file do on the machine where it was made");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
   line.add_flag(

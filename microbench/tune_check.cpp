@@ -90,7 +90,7 @@ NetworkCheck check_network(const tune::Machine& file, const tune::Machine& now) 
   }
   check.text +=
       compared == 0       ? "Nothing can be compared: the file has no measured figure that these "
-                            "ranks can measure again, and that is sure enough.\n"
+                            "ranks can measure again with a narrow interval.\n"
       : check.has_changed ? "The fabric has changed by more than noise: run tutti-tune again.\n"
                           : "The fabric is what it was, within noise.\n";
   return check;

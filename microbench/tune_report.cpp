@@ -543,8 +543,8 @@ std::string report_page(const tune::Tuning& tuning, const std::string& name,
   page += "<h2>Model against measurement</h2>\n" + model_picture(tuning, collectives);
   page += residual_pictures(tuning, residuals);
   page +=
-      "<h2>Residuals of the fit</h2>\n<p>What the probes of the network took at least, less what "
-      "the machine of this file says of them.</p>\n" +
+      "<h2>Residuals of the fit</h2>\n<p>The least times of the network probes, less the times "
+      "that the machine of this file predicts.</p>\n" +
       fit_picture(tuning, probes);
   page += "<h2>Rules</h2>\n";
   if (tuning.rules.empty()) {

@@ -220,8 +220,8 @@ class Making {
   const char* name() const { return request_.collective; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
-  /// To be called after what else adds to the row, but for the next two.  Blocks may be written
-  /// where they belong in the targets, which have a block of each rank.
+  /// Has to be called after all that adds to the row, except the next two functions.  Blocks may be
+  /// written where they belong in the targets, which have a block of each rank.
   void may_be_zero_copy() {
     tells_registration_ = runtime::may_be_zero_copy(communicator_.implementation(), request_.asked);
     if (tells_registration_)
@@ -230,7 +230,7 @@ class Making {
                                                       count() * request_.asked.element_count));
   }
 
-  /// To be called after what else adds to the row, but for may_take_ring().  The ranks of a node
+  /// Has to be called after all that adds to the row, except may_take_ring().  The ranks of a node
   /// may have one target, whose blocks lie in it as `target` says.
   void may_share_target(const BlockLayout& target) {
     if (!communicator_.implementation().has_node_segments) return;
@@ -251,8 +251,8 @@ class Making {
   /// By name, blocks may go along the ring of the nodes.
   void go_by(Algorithm algorithm) { request_.asked.algorithm = algorithm; }
 
-  /// To be called last.  Blocks may go along the ring unasked, if each rank tells that it has room;
-  /// with `block_bytes`, which differ, whatever these are.
+  /// Has to be called last.  Blocks may go along the ring unasked if each rank tells that it has
+  /// room.  `block_bytes` are lengths that differ; they need not be valid yet.
   void may_take_ring(std::span<const std::size_t> block_bytes = {}) {
     Communicator::Implementation& ranks = communicator_.implementation();
     tune::CollectiveRequest sized = request_.asked;
@@ -333,9 +333,9 @@ class Making {
   Communicator& communicator_;
   runtime::OperationRequest request_;
   bool tells_registration_ = false;  // in the row, before what tells of the target
-  bool tells_target_ = false;        // behind that
+  bool tells_target_ = false;        // in the row, behind the registration
   bool tells_room_ = false;          // at the end of the row
-  bool tells_room_alone_ = false;    // and nothing else
+  bool tells_room_alone_ = false;    // the row has nothing else
 };
 
 }  // namespace

@@ -114,8 +114,8 @@ class Builder {
   }
 
  private:
-  /// Whether each rank of a single node has a lane of a reduce, in which it combines what all give,
-  /// or is the root, which waits for all lanes: no rank completes before all have entered.
+  /// Whether, in a reduce of a single node, every rank but the root has a lane, which combines what
+  /// all give, and the root waits for all lanes: no rank completes before all have entered.
   static bool all_wait_for_all(const LaneShape& shape, const NodeShares& shares,
                                const Roots& roots) {
     if (roots.of_reduce == no_rank || shares.node_count() != 1) return false;
@@ -376,7 +376,7 @@ class Builder {
   std::uint16_t first_partial_across_ = 0;
   Order order_;
   bool shares_target_;
-  bool has_credits_;  // else the plan is synchronising
+  bool has_credits_;  // without credits, the plan is synchronising
   const Plan& across_;
   Plan plan_;
   StepWriter steps_{plan_};

@@ -100,7 +100,8 @@ Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanA
 
 /// Broadcast from and reduce to `root`, named as in "lanes/fibonacci_tree".  `across` is one from
 /// or to the root's node; needs is_lane_shape(shape), and with Order::rank_order nodes_are_runs().
-/// In a single node nothing goes across, and a reduce in lanes of all ranks needs no credits.
+/// In a single node nothing goes across; a reduce in lanes of all ranks, or of all but the root,
+/// needs no credits.
 Plan lanes_broadcast(Rank self, Rank root, const LaneShape& shape, const PlanAcross& across);
 Plan lanes_reduce(Rank self, Rank root, const LaneShape& shape, Order order,
                   const PlanAcross& across);
