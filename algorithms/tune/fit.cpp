@@ -43,6 +43,7 @@ bool is_valid(const Sample& sample) {
 template <class TimeOf>  // gives the time that counts, from the times of a cell
 RobustLine line_of_one_each(const std::vector<Cell>& cells, TimeOf time_of) {
   std::vector<Cell> picked;
+  picked.reserve(cells.size());
   for (const Cell& cell : cells) picked.push_back({.x = cell.x, .times = {time_of(cell.times)}});
   return RobustLine(std::move(picked));
 }
