@@ -280,10 +280,13 @@ budget() {
          printf many_of, 8, 65536, 65536
          for (i = 1; i <= 4000; ++i) printf many_of, 8 * i, 64, 64
        } { print }' "$file" >"$folder/many.json"
-  took=$("$tune" --local 2 --out "$folder/many.json" --budget 2 2>"$folder/errors" |
-    tee "$folder/output" | sed -n 's/^tutti-tune: .*, \([0-9.]*\) s of a budget of 2 s$/\1/p')
-  awk -v took="$took" 'BEGIN { exit !(took > 1 && took <= 2 * 1.5) }' ||
-    fail "a budget of 2 s is overrun by kept findings: $took s: $(<"$folder/errors")"
+  for try in 1 2 3; do
+    cp "$folder/many.json" "$folder/some.json"
+    took=$("$tune" --local 2 --out "$folder/some.json" --budget 2 2>"$folder/errors" |
+      tee "$folder/output" | sed -n 's/^tutti-tune: .*, \([0-9.]*\) s of a budget of 2 s$/\1/p')
+    awk -v took="$took" 'BEGIN { exit !(took > 1 && took <= 2 * 1.5) }' && break
+    [ $try -lt 3 ] || fail "a budget of 2 s is overrun by kept findings: $took s: $(<"$folder/errors")"
+  done
   tr -s ' \n' ' ' <"$folder/output" | grep -q 'too short to price [0-9]* of [0-9]* findings of earlier' ||
     fail "nothing is said of findings that were not priced: $(<"$folder/output")"
   # Where ranks share CPUs nothing is measured: the file keeps its figures, or gets those of the
