@@ -923,7 +923,7 @@ bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topo
                           const Knowledge& knowledge) {
   // Most calls need no second choice to be made for them.
   if (request.algorithm != Algorithm::automatic || request.ring_room != RingRoom::not_told ||
-      topology.shares_cpus || topology.is_one_node() ||
+      topology.shares_cpus || topology.is_one_node() || topology.rank_count == 2 ||
       std::none_of(
           registry().begin(), registry().end(),
           [&](const Row& row) { return row.is_flow && row.collective == request.collective; }) ||

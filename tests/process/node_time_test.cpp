@@ -300,7 +300,7 @@ tune::Choice choice_of(const Case& one) {
                       tune::untuned(tune::machine_preset(one.preset)));
 }
 
-/// What is divided into chunks: so many elements, and each chunk into so many parts.
+/// A payload has so many elements, and each of its chunks is divided into so many parts.
 struct Divided {
   std::size_t elements, parts;
 };

@@ -223,7 +223,8 @@ TEST(Tuning, findings_and_rules_decide_between_flat_and_lanes_inside_a_node) {
   tune::Tuning ruled{.made_on = here};
   ruled.rules = {{.bytes = {.to = 4096}, .across = Across::lanes}, {.across = Across::flat}};
   constexpr std::size_t sizes[] = {2048, 32768, 65536};
-  // What is taken of each size, with its results looked at, and why.
+  // The function runs an allreduce of each size, checks its results, and returns what was chosen,
+  // and why.
   const auto outcomes_of = [&](const tune::Tuning* tuning) {
     const Files files;
     const Outcomes outcomes(2);

@@ -279,7 +279,7 @@ TEST(NodeChoices, are_near_the_fastest_candidate) {
       std::printf("%-7s  %-14s  %5zu  %.2f\n", machine.name, name_of(collective), cells.size(),
                   worst);
     }
-  // What is left out, at its largest.
+  // These are the cells that are left out, with the largest quotient of each kind.
   std::printf("chosen / by connections or room that nobody asked for: %.2f (%s)\n",
               by_resources.quotient, by_resources.where.c_str());
   std::printf("chosen / price of the shared ring, where ranks share nodes: %.2f (%s)\n",
