@@ -10,13 +10,13 @@
 #include <tutti/detail/names.hpp>
 
 #include "plan/allreduce/canonical_halving.hpp"
-#include "plan/allreduce/lane_turns.hpp"
 #include "plan/allreduce/lanes.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
+#include "tune/lanes_in_turns.hpp"
 #include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
@@ -31,9 +31,6 @@ namespace {
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 constexpr std::uint32_t group_size_min = 4, group_size_max = 16;
-// Below this, the further messages of a part that is cut again cost more than they save where ranks
-// share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
-constexpr std::size_t cut_again_from_bytes = 32 << 10;
 // Slots that the ranks of a node have for the pieces of lanes.  With more, the registers would not
 // fit the default arena, or chunks would be very short.
 constexpr std::uint64_t pieces_slots_max = 2048;
@@ -322,134 +319,6 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   }
 }
 
-/// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
-/// knows.
-bool may_go_in_turns(const Query& query) {
-  const CollectiveRequest& request = query.request;
-  return request.collective == Collective::allreduce && !request.is_asked_for() &&
-         !request.is_undivided && !request.shares_target && !query.topology.shares_cpus &&
-         request.reduction.properties.commutative && !is_reproducible_in_bits(request) &&
-         request.bytes() >= cut_again_from_bytes && query.topology.node_count() > 1;
-}
-
-plan::LaneTurns turns_of(const Query& query, const Variant& variant) {
-  return {.rank_count = query.topology.rank_count,
-          .node_of = query.topology.node_of,
-          .per_round = variant.per_round,
-          .turns = variant.turns,
-          .pieces = variant.turn_pieces};
-}
-
-/// Rounds across: factors of the number of nodes, each at most messages_max + 1, the largest first,
-/// less one each.  Where no such factor is left, the rest is one round.
-plan::PerRound rounds_across(std::uint32_t node_count, std::uint32_t messages_max) {
-  plan::PerRound rounds;
-  while (node_count > 1) {
-    std::uint32_t extent = std::min(node_count, messages_max + 1);
-    while (node_count % extent != 0) --extent;
-    if (extent == 1) extent = node_count;
-    rounds.push_back(extent - 1);
-    node_count /= extent;
-  }
-  return rounds;
-}
-
-/// A plan without steps, of which the numbers of parts, payloads and registers are set.
-plan::Plan sizes_of_turns(const Query& query, const plan::LaneTurns& shape) {
-  const plan::LaneTurnsExtent extent = plan::lane_turns_extent(shape, query.topology.counts());
-  plan::Plan sizes;
-  sizes.parts = static_cast<std::uint16_t>(extent.parts);
-  sizes.payloads = static_cast<std::uint16_t>(extent.payloads);
-  sizes.slot_count = static_cast<std::uint16_t>(extent.slots);
-  sizes.short_slot_count = static_cast<std::uint16_t>(extent.short_slots);
-  sizes.short_payloads = static_cast<std::uint16_t>(extent.short_payloads);
-  sizes.partials_max = static_cast<std::uint16_t>(extent.partials);
-  return sizes;
-}
-
-/// Whether the registers keep to their budget.  With thousands of ranks they do not, because a part
-/// has at least part_bytes_min bytes.
-bool has_room_for_turns(const Query& query, const plan::LaneTurns& shape) {
-  constexpr std::size_t line = 64;
-  const plan::Plan sizes = sizes_of_turns(query, shape);
-  const std::size_t bytes =
-      payloads_of_registers(sizes, sizes.partials_max) * chunk_bytes_for(sizes, true);
-  const std::size_t registers = std::size_t{sizes.slot_count} + sizes.partials_max;
-  // Each ends with a sequence number, and is rounded up.
-  return 2 * (bytes + registers * 2 * line) <= plan_registers_bytes;
-}
-
-/// By the price of a part of the payload that goes through the plan at a time.
-plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
-  const plan::LaneTurns shape = turns_of(query, variant);
-  const plan::Plan sizes = sizes_of_turns(query, shape);
-  const std::size_t bytes = query.request.bytes();
-  const std::size_t chunks = chunk_count(bytes, 1, sizes.parts, chunk_bytes_for(sizes, true));
-  const std::uint64_t at_a_time = std::max<std::uint64_t>(bytes / chunks, 1);
-  const std::uint64_t priced = priced_bytes(bytes);
-  const plan::Picoseconds time = plan::lane_turns_time(shape, query.topology.counts(),
-                                                       query.network, std::min(priced, at_a_time));
-  return priced <= at_a_time ? time : scaled(time, priced, at_a_time);
-}
-
-bool may_be_turns(const Query& query, const Variant& variant) {
-  const plan::LaneTurns shape = turns_of(query, variant);
-  const std::uint64_t parts = std::uint64_t{variant.turns} * query.topology.rank_count;
-  return query.request.element_count >= parts && query.request.bytes() >= parts * part_bytes_min &&
-         plan::is_lane_turns(shape, query.topology.counts()) && has_room_for_turns(query, shape);
-}
-
-constexpr std::uint32_t pieces_of_turns[] = {1, 2, 4};
-
-/// Adds those that go in so many turns, one of which may have the name that is asked for.
-void add_named_turns(const Query& query, Variant variant, std::vector<Variant>& variants) {
-  for (const std::uint32_t pieces : pieces_of_turns) {
-    variant.turn_pieces = pieces;
-    if (may_be_turns(query, variant)) variants.push_back(variant);
-  }
-}
-
-/// Lanes that go in turns, with the number of turns and the rounds of the least price; and these in
-/// pieces, if that costs less.
-void add_in_turns(const Query& query, std::vector<Variant>& variants) {
-  if (!may_go_in_turns(query)) return;
-  const bool is_named = !query.request.only.empty();
-  const std::uint32_t node_count = query.topology.node_count();
-  std::set<plan::PerRound> seen;
-  std::optional<Variant> best;
-  plan::Picoseconds least = 0;
-  for (const std::uint32_t messages_max : {1u, 3u, 7u, 31u}) {
-    Variant variant{.per_round = rounds_across(node_count, messages_max),
-                    .lane_count = query.topology.largest_node()};
-    const std::uint64_t partners =
-        std::accumulate(variant.per_round.begin(), variant.per_round.end(), std::uint64_t{0});
-    if (!seen.insert(variant.per_round).second || partners > query.request.partners_max) continue;
-    for (const std::uint32_t turns : {4u, 6u, 8u, 12u, 16u, 24u, 32u}) {
-      variant.turns = turns;
-      if (is_named) {
-        add_named_turns(query, variant, variants);
-        continue;
-      }
-      if (!may_be_turns(query, variant)) continue;
-      const plan::Picoseconds cost = cost_of_turns(query, variant);
-      if (best && cost >= least) continue;
-      least = cost;
-      best = variant;
-    }
-  }
-  if (!best) return;
-  Variant in_pieces = *best;
-  for (const std::uint32_t pieces : pieces_of_turns) {
-    in_pieces.turn_pieces = pieces;
-    if (pieces == 1 || !may_be_turns(query, in_pieces)) continue;
-    const plan::Picoseconds cost = cost_of_turns(query, in_pieces);
-    if (cost >= least) continue;
-    least = cost;
-    best = in_pieces;
-  }
-  variants.push_back(std::move(*best));
-}
-
 /// By leaders, or in lanes: where nobody asks for them, in few or many.
 std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   const std::uint32_t lanes_max = lanes_max_of(query, hierarchy);
@@ -461,7 +330,8 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
         add_across(query, hierarchy, lane_count, divided, variants);
   if (lanes_max == 1 || !is_too_short_to_race(query, lanes_max))
     add_across(query, hierarchy, lanes_max, divided, variants);
-  if (hierarchy == Hierarchy::lanes) add_in_turns(query, variants);
+  if (hierarchy == Hierarchy::lanes)
+    for (Variant& variant : lanes_in_turns(query)) variants.push_back(std::move(variant));
   return variants;
 }
 
@@ -537,7 +407,7 @@ plan::Picoseconds cost_across(const Choice& across, std::size_t chunks) {
 template <Hierarchy hierarchy>
 plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) {
   using plan::Picoseconds;
-  if (variant.turns > 0) return cost_of_turns(query, variant);
+  if (variant.turns > 0) return lane_turns_cost(query, variant);
   const Topology& topology = query.topology;
   const plan::NodeMemory& memory = query.network.inside;
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
@@ -614,7 +484,7 @@ plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank se
                              Hierarchy hierarchy) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;
-  if (variant.turns > 0) return plan::lane_turns_allreduce(self, turns_of(query, variant));
+  if (variant.turns > 0) return plan::lane_turns_allreduce(self, lane_turns_of(query, variant));
   const std::vector<Node> groups = hierarchy == Hierarchy::groups
                                        ? groups_of(topology, variant.group_size)
                                        : std::vector<Node>();

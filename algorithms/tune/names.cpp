@@ -29,6 +29,9 @@ std::string described(const Row& row, const Variant& variant) {
   if (fans.is_chain && variant.lane_count > 1) text += " along a chain";
   if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
   if (variant.turn_pieces > 1) text += " of " + std::to_string(variant.turn_pieces) + " pieces";
+  if (variant.turn_exchanges > 0)
+    text += " with " + std::to_string(variant.turn_exchanges) +
+            (variant.turn_exchanges == 1 ? " exchange" : " exchanges");
   if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
   return text;
 }

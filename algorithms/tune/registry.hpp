@@ -64,6 +64,7 @@ struct Variant {
   std::uint32_t sub_blocks = 1;               // of each part of the schedule across nodes
   std::uint32_t turns = 0;                    // of lanes that go in turns, without another schedule
   std::uint32_t turn_pieces = 1;              // of each turn inside the nodes
+  std::uint32_t turn_exchanges = 0;           // the last rounds of each turn that exchange
   std::shared_ptr<const Choice> across = {};  // the schedule across nodes, or across domains
 };
 

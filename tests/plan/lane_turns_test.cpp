@@ -1,7 +1,7 @@
 // Promise: lanes in turns are right for every shape of equal nodes, every split of the rounds
-// across, every number of turns and of their pieces, and any placement; nothing is overwritten
-// while it may be read; a node sends no more than it has to; what a rank has to have receives for
-// is what the plan says; and their price is near what they take.
+// across, every number of turns, of their pieces and of exchanges, and any placement; nothing is
+// overwritten while it may be read; a node sends no more than it has to; what a rank has to have
+// receives for is what the plan says; and their price is near what they take.
 #include "plan/allreduce/lane_turns.hpp"
 
 #include <gtest/gtest.h>
@@ -28,12 +28,13 @@ NodeOf even_nodes(std::uint32_t nodes, std::uint32_t ranks) {
 }
 
 LaneTurns shape_of(const NodeOf& node_of, const PerRound& per_round, std::uint32_t turns,
-                   std::uint32_t pieces = 1) {
+                   std::uint32_t pieces = 1, std::uint32_t exchanges = 0) {
   return {.rank_count = static_cast<std::uint32_t>(node_of.size()),
           .node_of = node_of,
           .per_round = per_round,
           .turns = turns,
-          .pieces = pieces};
+          .pieces = pieces,
+          .exchanges = exchanges};
 }
 
 NodeCounts counts_of(const LaneTurns& shape) {
@@ -65,33 +66,35 @@ std::string text_of(const LaneTurns& shape) {
   std::string text = std::to_string(shape.rank_count) + " ranks, rounds";
   for (const std::uint32_t messages : shape.per_round) text += " " + std::to_string(messages);
   return text + ", " + std::to_string(shape.turns) + " turns of " + std::to_string(shape.pieces) +
-         " pieces";
+         " pieces, " + std::to_string(shape.exchanges) + " exchanges";
 }
 
 TEST(LaneTurns, are_right_for_every_shape_of_equal_nodes) {
   for (std::uint32_t nodes = 2; nodes <= 12; ++nodes)
     for (std::uint32_t ranks = 2; nodes * ranks <= test::up_to(40); ++ranks)
       for (const PerRound& per_round : splits_of(nodes))
-        for (const std::uint32_t turns : {1u, 2u, 5u, 9u}) {
-          const NodeOf node_of = even_nodes(nodes, ranks);
-          const LaneTurns shape = shape_of(node_of, per_round, turns);
-          ASSERT_TRUE(is_lane_turns(shape, counts_of(shape))) << text_of(shape);
-          EXPECT_EQ(first_violation(plans_of(shape), Promise::same_result), std::nullopt)
-              << text_of(shape);
-        }
+        for (const std::uint32_t turns : {1u, 2u, 5u, 9u})
+          for (std::uint32_t exchanges = 0; exchanges < per_round.size(); ++exchanges) {
+            const NodeOf node_of = even_nodes(nodes, ranks);
+            const LaneTurns shape = shape_of(node_of, per_round, turns, 1, exchanges);
+            ASSERT_TRUE(is_lane_turns(shape, counts_of(shape))) << text_of(shape);
+            EXPECT_EQ(first_violation(plans_of(shape), Promise::same_result), std::nullopt)
+                << text_of(shape);
+          }
 }
 
 TEST(LaneTurns, are_right_in_pieces) {
   for (const auto& [nodes, ranks] : {std::pair{2u, 3u}, {3u, 2u}, {4u, 4u}, {8u, 2u}, {12u, 3u}})
     for (const PerRound& per_round : splits_of(nodes))
       for (std::uint32_t pieces = 2; pieces <= per_round.front() + 1; ++pieces)
-        for (const std::uint32_t turns : {1u, 2u, 5u}) {
-          const NodeOf node_of = even_nodes(nodes, ranks);
-          const LaneTurns shape = shape_of(node_of, per_round, turns, pieces);
-          ASSERT_TRUE(is_lane_turns(shape, counts_of(shape))) << text_of(shape);
-          EXPECT_EQ(first_violation(plans_of(shape), Promise::same_result), std::nullopt)
-              << text_of(shape);
-        }
+        for (const std::uint32_t turns : {1u, 2u, 5u})
+          for (std::uint32_t exchanges = 0; exchanges < per_round.size(); ++exchanges) {
+            const NodeOf node_of = even_nodes(nodes, ranks);
+            const LaneTurns shape = shape_of(node_of, per_round, turns, pieces, exchanges);
+            ASSERT_TRUE(is_lane_turns(shape, counts_of(shape))) << text_of(shape);
+            EXPECT_EQ(first_violation(plans_of(shape), Promise::same_result), std::nullopt)
+                << text_of(shape);
+          }
 }
 
 TEST(LaneTurns, are_right_wherever_the_ranks_of_a_node_are) {
@@ -103,24 +106,26 @@ TEST(LaneTurns, are_right_wherever_the_ranks_of_a_node_are) {
       node_of = tutti::test::renamed(node_of);
       for (const PerRound& per_round : splits_of(nodes))
         for (const std::uint32_t pieces : {1u, 2u})
-          EXPECT_EQ(first_violation(plans_of(shape_of(node_of, per_round, 3, pieces)),
-                                    Promise::same_result),
-                    std::nullopt)
-              << tutti::test::text_of(node_of);
+          for (std::uint32_t exchanges = 0; exchanges < per_round.size(); ++exchanges)
+            EXPECT_EQ(first_violation(plans_of(shape_of(node_of, per_round, 3, pieces, exchanges)),
+                                      Promise::same_result),
+                      std::nullopt)
+                << tutti::test::text_of(node_of);
     }
   }
 }
 
 TEST(LaneTurns, overwrite_nothing_that_may_be_read) {
-  for (const std::uint32_t nodes : {2u, 4u, 6u})
+  for (const std::uint32_t nodes : {2u, 4u, 6u, 8u})
     for (const std::uint32_t turns : {1u, 3u})
       for (const PerRound& per_round : splits_of(nodes)) {
         const NodeOf node_of = even_nodes(nodes, 2);
-        for (std::uint32_t pieces = 1; pieces <= per_round.front() + 1; ++pieces) {
-          const LaneTurns shape = shape_of(node_of, per_round, turns, pieces);
-          EXPECT_EQ(test::HappensBefore(plans_of(shape), 5, 2).race(), std::nullopt)
-              << text_of(shape);
-        }
+        for (std::uint32_t pieces = 1; pieces <= per_round.front() + 1; ++pieces)
+          for (std::uint32_t exchanges = 0; exchanges < per_round.size(); ++exchanges) {
+            const LaneTurns shape = shape_of(node_of, per_round, turns, pieces, exchanges);
+            EXPECT_EQ(test::HappensBefore(plans_of(shape), 5, 2).race(), std::nullopt)
+                << text_of(shape);
+          }
       }
 }
 
@@ -128,10 +133,11 @@ TEST(LaneTurns, have_as_many_messages_on_their_way_as_they_say) {
   for (const std::uint32_t nodes : {2u, 4u, 8u})
     for (const std::uint32_t turns : {1u, 2u, 4u, 12u})
       for (const PerRound& per_round : splits_of(nodes)) {
-        for (const std::uint32_t pieces : {1u, 2u, 4u}) {
-          if (pieces > per_round.front() + 1) continue;
+        for (const auto& [pieces, exchanges] :
+             {std::pair{1u, 0u}, {2u, 0u}, {4u, 0u}, {1u, 1u}, {2u, 1u}, {4u, 1u}, {2u, 2u}}) {
+          if (pieces > per_round.front() + 1 || exchanges >= per_round.size()) continue;
           const NodeOf node_of = even_nodes(nodes, 2);
-          const LaneTurns shape = shape_of(node_of, per_round, turns, pieces);
+          const LaneTurns shape = shape_of(node_of, per_round, turns, pieces, exchanges);
           const std::vector<Plan> plans = plans_of(shape);
           std::size_t across = 0;  // inside a node there are no receives
           for (const Plan& plan : plans) across = std::max<std::size_t>(across, plan.incoming_max);
@@ -207,6 +213,28 @@ TEST(LaneTurns, have_more_messages_in_pieces_but_no_more_bytes_and_none_across) 
   EXPECT_LE(count(8), whole);
 }
 
+TEST(LaneTurns, that_exchange_have_fewer_messages_and_between_two_ranks_no_more_bytes) {
+  const NodeOf node_of = even_nodes(8, 2);
+  const auto across = [&](std::uint32_t exchanges) {
+    const std::vector<Plan> plans = plans_of(shape_of(node_of, {1, 1, 1}, 2, 1, exchanges));
+    const Plan& plan = plans[5];
+    std::size_t messages = 0, parts = 0;
+    for (const Step& step : plan.steps) {
+      if (step.action != Action::put) continue;
+      if (node_of[index_of(step.peer)] == node_of[index_of(plan.self)]) continue;
+      ++messages;
+      parts += step.payloads;
+    }
+    EXPECT_EQ(plan.parts, 2u * 16 >> exchanges);
+    EXPECT_EQ(plan.slot_count, 2 * 2 + messages);
+    EXPECT_EQ(plan.partials_max, 2 * (3 + (exchanges == 2 ? 1 : 0)));
+    return std::pair{messages, parts << exchanges};  // of a sixteenth of the turn
+  };
+  EXPECT_EQ(across(0), (std::pair<std::size_t, std::size_t>{2 * 6, 2 * 14}));
+  EXPECT_EQ(across(1), (std::pair<std::size_t, std::size_t>{2 * 5, 2 * 14}));
+  EXPECT_EQ(across(2), (std::pair<std::size_t, std::size_t>{2 * 4, 2 * 16}));
+}
+
 TEST(LaneTurns, are_none_of_other_shapes) {
   const auto is = [](const NodeOf& node_of, const PerRound& per_round, std::uint32_t turns = 2) {
     const LaneTurns shape = shape_of(node_of, per_round, turns);
@@ -231,6 +259,13 @@ TEST(LaneTurns, are_none_of_other_shapes) {
   EXPECT_FALSE(in_pieces(0));
   EXPECT_TRUE(in_pieces(4));
   EXPECT_FALSE(in_pieces(5));  // more than a range has blocks
+  const auto with_exchanges = [](std::uint32_t exchanges) {
+    const NodeOf node_of = even_nodes(8, 2);
+    const LaneTurns shape = shape_of(node_of, {1, 1, 1}, 2, 1, exchanges);
+    return is_lane_turns(shape, counts_of(shape));
+  };
+  EXPECT_TRUE(with_exchanges(2));
+  EXPECT_FALSE(with_exchanges(3));  // no round that cuts the range of a lane
   EXPECT_TRUE(is(even_nodes(32, 32), {7, 3}, 32));
   EXPECT_FALSE(is(even_nodes(32, 32), {7, 3}, 64));  // too many parts
   EXPECT_FALSE(is(even_nodes(2, 192), {1}, 64));     // too many slots
@@ -256,10 +291,18 @@ TEST(LaneTurns, have_a_price_near_what_they_take) {
   for (const LogGP& between : {fdr, hdr})
     for (const std::uint32_t nodes : {4u, 12u})
       for (const std::uint32_t ranks : {4u, 8u})
-        for (const auto& [turns, pieces] : {std::pair{4u, 1u}, {16u, 1u}, {4u, 4u}, {16u, 2u}}) {
+        for (const auto& [turns, pieces, exchanges] : {std::tuple{4u, 1u, 0u},
+                                                       {16u, 1u, 0u},
+                                                       {4u, 4u, 0u},
+                                                       {16u, 2u, 0u},
+                                                       {4u, 1u, 1u},
+                                                       {16u, 2u, 1u},
+                                                       {4u, 2u, 2u}}) {
           const NodeOf node_of = even_nodes(nodes, ranks);
-          const LaneTurns shape =
-              shape_of(node_of, nodes == 4 ? PerRound{3} : PerRound{3, 2}, turns, pieces);
+          PerRound per_round = nodes == 4 ? PerRound{3} : PerRound{3, 2};
+          if (exchanges > 0) per_round = nodes == 4 ? PerRound{1, 1} : PerRound{2, 1, 1};
+          if (exchanges >= per_round.size()) continue;
+          const LaneTurns shape = shape_of(node_of, per_round, turns, pieces, exchanges);
           const std::uint64_t bytes = 3u << 18;
           const Network network{.between = between, .inside = memory};
           const auto taken = static_cast<double>(

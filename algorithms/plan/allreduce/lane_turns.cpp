@@ -1,10 +1,12 @@
 // See lane_turns.hpp.
 //
 //   partials   of each turn: sums and results, both of the range that this rank has of the first
-//              digit; then, as they are given, the ranges of the other ranks of the node
+//              digit; then, as they are given, the ranges of the other ranks of the node; then, of
+//              each turn, what comes between two exchanges, of one part
 //   slots      of each turn: sums of the node by piece and by how far ahead of this rank their
 //              sender is, then results likewise; behind those of all turns: of each turn, sums by
-//              digit and by how far ahead their sender is in this digit, then results likewise
+//              digit and by how far ahead their sender is in this digit, then results likewise, of
+//              the digits that are not exchanged
 //
 // In a range of the first digit, the parts are in blocks, one for each value of the second digit,
 // in the order of how far ahead of this rank's own the value is.  The own block is the last one of
@@ -31,8 +33,28 @@ std::uint64_t messages_across(const LaneTurns& shape) {
   return std::accumulate(shape.per_round.begin(), shape.per_round.end(), std::uint64_t{0});
 }
 
+/// Of one rank, in a turn.
+std::uint32_t messages_of_results(const LaneTurns& shape) {
+  return std::accumulate(shape.per_round.begin(), shape.per_round.end() - shape.exchanges,
+                         std::uint32_t{0});
+}
+
 std::uint32_t digits_of(const LaneTurns& shape) {
   return static_cast<std::uint32_t>(1 + shape.per_round.size());
+}
+
+/// The digits whose ranges are cut: all but those of the exchanges, which are the last ones.
+std::uint32_t cut_digits_of(const LaneTurns& shape) {
+  return digits_of(shape) - shape.exchanges;
+}
+
+/// The stage that ends with results being sent to the ranks that differ in a digit.
+std::uint32_t stage_of_results(const LaneTurns& shape, std::uint32_t digit) {
+  return digits_of(shape) + cut_digits_of(shape) - 1 - digit;
+}
+
+std::uint32_t stages_of(const LaneTurns& shape) {
+  return stage_of_results(shape, 0) + 2;
 }
 
 /// Some blocks of a range of the first digit.
@@ -59,7 +81,7 @@ Piece piece_of(const LaneTurns& shape, std::uint32_t index, bool is_result) {
 /// results that go across last are sent piece by piece.
 template <class F>
 void for_each_stage(const LaneTurns& shape, F&& visit) {
-  const std::uint32_t stages = 2 * digits_of(shape) + 1, across_last = stages - 3;
+  const std::uint32_t stages = stages_of(shape), across_last = stage_of_results(shape, 1);
   const std::uint32_t pieces = shape.turns * shape.pieces;
   const auto visit_at = [&](std::uint32_t now, std::uint32_t stage, std::uint32_t behind) {
     if (now < behind || now - behind >= pieces) return;
@@ -89,7 +111,8 @@ void for_each_stage(const LaneTurns& shape, F&& visit) {
 class Passed {
  public:
   Passed(const LaneTurns& shape, std::uint32_t digit, std::uint32_t extent, std::uint32_t ahead) {
-    const std::uint32_t digits = digits_of(shape);
+    const bool is_cut = digit < cut_digits_of(shape);
+    const std::uint32_t results = is_cut ? stage_of_results(shape, digit) : 0;
     const std::uint32_t calls = 3;
     put_at_.resize(std::size_t{calls} * shape.turns * 2);
     for (std::uint32_t call = 0; call < calls; ++call)
@@ -99,9 +122,9 @@ class Passed {
         };
         const std::size_t sums = (std::size_t{call} * shape.turns + turn) * 2;
         if (stage == digit + 1 && piece.index == 0) take(sums);
-        if (stage == 2 * digits - digit && is_of(ahead)) take(sums + 1);
+        if (is_cut && stage == results + 1 && is_of(ahead)) take(sums + 1);
         if (stage == digit && is_of(ahead - 1)) put(sums);
-        if (stage == 2 * digits - 1 - digit && is_of(extent - ahead)) put(sums + 1);
+        if (is_cut && stage == results && is_of(extent - ahead)) put(sums + 1);
       });
   }
 
@@ -153,7 +176,10 @@ std::uint32_t on_their_way_max(const LaneTurns& shape, std::uint32_t digit, std:
 class Builder {
  public:
   Builder(Rank self, const LaneTurns& shape)
-      : shape_(shape), shares_(shape.rank_count, shape.node_of), digit_count_(digits_of(shape)) {
+      : shape_(shape),
+        shares_(shape.rank_count, shape.node_of),
+        digit_count_(digits_of(shape)),
+        cut_count_(cut_digits_of(shape)) {
     extents_ = {shares_.largest()};
     for (const std::uint32_t messages : shape.per_round) extents_.push_back(messages + 1);
     own_.resize(digit_count_);
@@ -177,7 +203,7 @@ class Builder {
       const bool is_inside = plan_.per_round.empty();
       plan_.per_round.push_back((count - 1) * shape.turns * (is_inside ? shape.pieces : 1));
     }
-    for (std::uint32_t digit = digit_count_; digit-- > 0;)
+    for (std::uint32_t digit = cut_count_; digit-- > 0;)
       plan_.per_round.push_back(plan_.per_round[digit]);
     for (std::uint32_t digit = 1; digit < digit_count_; ++digit)
       plan_.incoming_max =
@@ -194,7 +220,7 @@ class Builder {
 
  private:
   void run_stage(std::uint32_t turn, std::uint32_t stage, const Piece& piece) {
-    const std::uint32_t stages = 2 * digit_count_ + 1;
+    const std::uint32_t stages = stages_of(shape_);
     if (stage == 0) return give(turn, piece);
     if (stage == 1) {
       take_given(turn, piece);
@@ -207,18 +233,27 @@ class Builder {
     }
     if (piece.index == 0) {
       const Piece whole{.end = extents_[1]};
-      if (stage <= digit_count_)
+      if (stage <= cut_count_)
         take_sums(turn, stage - 1);
+      else if (stage <= digit_count_)
+        take_exchanged(turn, stage - 1);
       else
-        take_results(turn, 2 * digit_count_ - stage, whole);
+        take_results(turn, digit_of_results(stage - 1), whole);
     }
-    if (stage < digit_count_) return put_sums(turn, stage, piece);
-    put_results(turn, 2 * digit_count_ - 1 - stage, piece);
+    if (stage < cut_count_) return put_sums(turn, stage, piece);
+    if (stage < digit_count_) return exchange(turn, stage);
+    put_results(turn, digit_of_results(stage), piece);
   }
 
-  /// Parts of a range of that digit.
+  /// The digit whose results a stage sends.
+  std::uint32_t digit_of_results(std::uint32_t stage) const {
+    return stage_of_results(shape_, 0) - stage;
+  }
+
+  /// Parts of a range of that digit, which is one that is cut.
   std::uint16_t width(std::uint32_t digit) const {
-    return static_cast<std::uint16_t>(std::accumulate(extents_.begin() + digit + 1, extents_.end(),
+    return static_cast<std::uint16_t>(std::accumulate(extents_.begin() + digit + 1,
+                                                      extents_.begin() + cut_count_,
                                                       std::uint32_t{1}, std::multiplies<>()));
   }
   /// Where a range of this rank begins among the parts of a turn, if it had that digit `there`.
@@ -228,7 +263,7 @@ class Builder {
     return begin;
   }
   std::uint16_t part_at(std::uint32_t turn, std::uint32_t at) const {
-    return static_cast<std::uint16_t>(turn * shape_.rank_count + at);
+    return static_cast<std::uint16_t>(turn * extents_[0] * width(0) + at);
   }
   void begin_part(std::uint32_t turn, std::uint32_t at) { steps_.begin_part(part_at(turn, at)); }
   /// The part at a place of a range of the first digit of the rank that has this one `there`.
@@ -274,9 +309,10 @@ class Builder {
   std::uint16_t slot_across(std::uint32_t turn, std::uint32_t digit, std::uint32_t ahead,
                             bool is_result) const {
     const std::uint32_t inside = extents_[0] - 1;
-    return static_cast<std::uint16_t>(2 * shape_.turns * shape_.pieces * inside +
-                                      which(turn, is_result) * (messages_ - inside) +
-                                      first_slots_[digit] - inside + ahead - 1);
+    const std::uint32_t sums = messages_ - inside;
+    return static_cast<std::uint16_t>(
+        2 * shape_.turns * shape_.pieces * inside + turn * (sums + messages_of_results(shape_)) +
+        (is_result ? sums : 0) + first_slots_[digit] - inside + ahead - 1);
   }
 
   /// Gives the other ranks of the node a piece of their ranges.
@@ -317,7 +353,7 @@ class Builder {
     }
   }
 
-  /// Adds up this rank's range of a digit across.  After the last digit the sums are results.
+  /// Adds up this rank's range of a digit across.  After the last one the sums are results.
   void take_sums(std::uint32_t turn, std::uint32_t digit) {
     steps_.set_round(digit);
     const std::uint32_t begin = begin_of(digit, own_[digit]);
@@ -340,6 +376,46 @@ class Builder {
     }
   }
 
+  /// Where this rank has its part before the exchange of a digit.
+  Register before_exchange(std::uint32_t turn, std::uint32_t digit) const {
+    if (digit == cut_count_) return at_part(sums_of(turn), own_part());
+    if (digit == digit_count_) return at_part(results_of(turn), own_part());
+    const std::uint32_t given = shape_.turns * (extents_[0] + 1);
+    return at_place(given + turn * (shape_.exchanges - 1) + digit - cut_count_ - 1, 0);
+  }
+  std::uint32_t own_part() const { return begin_of(cut_count_ - 1, own_[cut_count_ - 1]); }
+
+  /// Sends this rank's part to all that differ in a digit.
+  void exchange(std::uint32_t turn, std::uint32_t digit) {
+    steps_.set_round(digit);
+    begin_part(turn, own_part());
+    for (std::uint32_t i = 1; i < extents_[digit]; ++i)
+      steps_.put(peer_of(digit, ahead_of(digit, i)),
+                 slot_across(turn, digit, extents_[digit] - i, false), 1,
+                 before_exchange(turn, digit));
+  }
+
+  /// Adds up what the ranks have that differ in a digit, in the order of the digit: all of them get
+  /// the same bits.
+  void take_exchanged(std::uint32_t turn, std::uint32_t digit) {
+    steps_.set_round(digit);
+    begin_part(turn, own_part());
+    const Register into = before_exchange(turn, digit + 1);
+    for (std::uint32_t there = extents_[digit]; there-- > 0;) {
+      Register from = before_exchange(turn, digit);
+      if (there != own_[digit]) {
+        const std::uint32_t ahead = (there + extents_[digit] - own_[digit]) % extents_[digit];
+        const std::uint16_t slot = slot_across(turn, digit, ahead, false);
+        steps_.await(peer_of(digit, there), slot, 1);
+        from = slot_register(slot);
+      }
+      if (there + 1 == extents_[digit])
+        steps_.copy(from, into);
+      else
+        steps_.combine(from, into);
+    }
+  }
+
   void put_sums(std::uint32_t turn, std::uint32_t digit, const Piece& piece) {
     steps_.set_round(digit);
     const std::uint16_t count = width(digit);
@@ -352,7 +428,9 @@ class Builder {
     }
   }
 
-  std::uint32_t round_of_results(std::uint32_t digit) const { return 2 * digit_count_ - 1 - digit; }
+  std::uint32_t round_of_results(std::uint32_t digit) const {
+    return stage_of_results(shape_, digit);
+  }
 
   /// Sends what there is of the results to the ranks that differ in a digit; of the second one, to
   /// those that await it in a piece.
@@ -413,7 +491,7 @@ class Builder {
 
   const LaneTurns& shape_;
   NodeShares shares_;
-  std::uint32_t digit_count_;
+  std::uint32_t digit_count_, cut_count_;
   std::vector<std::uint32_t> extents_;  // by digit: how many ranks differ in it alone
   std::vector<std::uint32_t> own_;      // digits of this rank
   std::uint32_t messages_ = 0;          // of a turn, one way
@@ -431,6 +509,7 @@ class Events {
         between_(network.between),
         inside_(network.inside),
         digit_count_(digits_of(shape)),
+        cut_count_(cut_digits_of(shape)),
         turn_bytes_(payload_bytes / shape.turns),
         given_(std::size_t{shape.turns} * shape.pieces),
         told_(given_.size()),
@@ -440,26 +519,30 @@ class Events {
     extents_ = {node_ranks};
     for (const std::uint32_t messages : shape.per_round) extents_.push_back(messages + 1);
     std::uint64_t ranges = 1;
-    std::uint64_t parts = shape.rank_count;
-    for (const std::uint32_t count : extents_) {
-      ranges *= count;
-      parts /= count;
+    std::uint64_t parts = std::accumulate(extents_.begin(), extents_.begin() + cut_count_,
+                                          std::uint64_t{1}, std::multiplies<>());
+    for (std::uint32_t digit = 0; digit < digit_count_; ++digit) {
+      if (digit < cut_count_) {
+        ranges *= extents_[digit];
+        parts /= extents_[digit];
+      }
       bytes_.push_back(turn_bytes_ / ranges);
       widths_.push_back(static_cast<Picoseconds>(parts));
     }
   }
 
   Picoseconds end() && {
+    const std::uint32_t tells = stage_of_results(shape_, 0);
     for_each_stage(shape_, [&](std::uint32_t turn, std::uint32_t stage, const Piece& piece) {
       if (stage > 0 && stage <= digit_count_)
         stage == 1 ? take_inside(turn, piece, false) : take_sums(turn, stage - 1, piece);
       else if (stage > 0)
-        stage == 2 * digit_count_ ? take_inside(turn, piece, true)
-                                  : take_results(turn, 2 * digit_count_ - stage, piece);
-      if (stage == 0 || stage == 2 * digit_count_ - 1)
+        stage > tells ? take_inside(turn, piece, true)
+                      : take_results(turn, tells + 1 - stage, piece);
+      if (stage == 0 || stage == tells)
         put_inside(turn, piece, stage > 0);
-      else if (stage < 2 * digit_count_)
-        put_across(turn, stage < digit_count_ ? stage : 2 * digit_count_ - 1 - stage, piece,
+      else if (stage < tells)
+        put_across(turn, stage < digit_count_ ? stage : tells - stage, piece,
                    stage >= digit_count_);
     });
     return clock_;
@@ -563,7 +646,7 @@ class Events {
   const LaneTurns& shape_;
   LogGP between_;
   NodeMemory inside_;
-  std::uint32_t digit_count_;
+  std::uint32_t digit_count_, cut_count_;
   std::uint64_t turn_bytes_;
   std::vector<std::uint32_t> extents_;
   std::vector<std::uint64_t> bytes_;       // by digit: of a message
@@ -588,6 +671,7 @@ bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts) {
     if (nodes > counts.nodes) return false;
   }
   if (nodes != counts.nodes || shape.pieces > blocks_of(shape)) return false;
+  if (shape.exchanges >= shape.per_round.size()) return false;
   const LaneTurnsExtent extent = lane_turns_extent(shape, counts);
   return extent.parts <= UINT16_MAX && extent.slots <= slots_max / 2 &&
          extent.partials <= UINT16_MAX;
@@ -596,15 +680,18 @@ bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts) {
 LaneTurnsExtent lane_turns_extent(const LaneTurns& shape, const NodeCounts& counts) {
   const std::uint64_t turns = shape.turns, others = counts.largest - std::uint64_t{1};
   const std::uint64_t inside = 2 * turns * shape.pieces * others;
-  const std::uint64_t across = 2 * turns * messages_across(shape);
-  const std::uint64_t blocks = blocks_of(shape), block = counts.nodes / blocks;
+  const std::uint64_t across = turns * (messages_across(shape) + messages_of_results(shape));
+  std::uint64_t ranges = 1;  // of the nodes
+  for (std::size_t round = 0; round + shape.exchanges < shape.per_round.size(); ++round)
+    ranges *= shape.per_round[round] + std::uint64_t{1};
+  const std::uint64_t blocks = blocks_of(shape), block = ranges / blocks;
   const bool is_whole = shape.pieces == 1;
-  return {.parts = turns * shape.rank_count,
-          .payloads = counts.nodes,
+  return {.parts = turns * counts.largest * ranges,
+          .payloads = ranges,
           .slots = inside + across,
           .short_slots = is_whole ? across : inside + across,
           .short_payloads = is_whole ? block : (blocks + shape.pieces - 1) / shape.pieces * block,
-          .partials = turns * (others + 2)};
+          .partials = turns * (others + 2 + (shape.exchanges > 1 ? shape.exchanges - 1 : 0))};
 }
 
 Plan lane_turns_allreduce(Rank self, const LaneTurns& shape) {
@@ -616,6 +703,41 @@ Plan lane_turns_allreduce(Rank self, const LaneTurns& shape) {
 Picoseconds lane_turns_time(const LaneTurns& shape, const NodeCounts& counts,
                             const Network& network, std::uint64_t payload_bytes) {
   return Events(shape, counts.largest, network, payload_bytes).end();
+}
+
+Picoseconds lane_turns_estimate(const LaneTurns& shape, const NodeCounts& counts,
+                                const Network& network, std::uint64_t payload_bytes) {
+  LogGP between = network.between;
+  between.ranks_at_port *= counts.largest;
+  const NodeMemory& inside = network.inside;
+  const auto turns = Picoseconds{shape.turns}, others = Picoseconds{counts.largest - 1};
+  const std::uint64_t range = payload_bytes / shape.turns / counts.largest;
+  // What a turn costs the port, and the rank that takes its messages.
+  Picoseconds port = 0, rank = others * between.work_time(range);
+  std::uint64_t bytes = range;
+  const std::size_t cut = shape.per_round.size() - shape.exchanges;
+  for (std::size_t round = 0; round < shape.per_round.size(); ++round) {
+    const auto messages = Picoseconds{shape.per_round[round]};
+    if (round < cut) bytes /= shape.per_round[round] + std::uint64_t{1};
+    const Picoseconds both_ways = round < cut ? 2 * messages : messages;
+    port += both_ways * between.port_time(bytes);
+    rank += both_ways * between.receive_overhead + messages * between.work_time(bytes);
+  }
+  const std::uint32_t blocks = blocks_of(shape);
+  const auto given = [&](std::uint32_t index) {
+    const Piece piece = piece_of(shape, index, false);
+    return others * inside.store_time(range * (piece.end - piece.begin) / blocks);
+  };
+  for (std::uint32_t index = 0; index < shape.pieces; ++index)
+    rank += 2 * (given(index) + others * inside.receive_overhead);
+  const std::uint32_t stages = stages_of(shape), steps = shape.turns * shape.pieces;
+  const std::uint32_t behind = shape.pieces == 1 ? stages : shape.pieces + stages - 2;
+  const Picoseconds travel = between.send_overhead + between.latency;
+  const Picoseconds pause = travel + port / Picoseconds{stages - 3};
+  // A twentieth of what a single turn takes the port in all stages: what beginning and end cost.
+  return std::max(turns * port + 2 * given(0) + travel,
+                  turns * rank + (behind > steps ? (behind - steps) * pause : 0)) +
+         port * Picoseconds{stages} / 20;
 }
 
 }  // namespace tutti::plan

@@ -41,16 +41,25 @@
 // other ranks of the node would distribute theirs late.  The cost of a further piece is its
 // additional messages in shared memory.
 //
+// Exchanges.  A port is busy for a gap however short a message is, and the messages of the last
+// digits are the shortest.  In an exchange, the ranks that differ in a digit send each other their
+// whole ranges, and each of them sums them all, in the order of the digit.  So the range is not cut
+// by that digit, nothing comes back in it, and there are half as many messages, longer ones: of two
+// ranks as many bytes together, of n + 1 ranks (n + 1) / 2 times as many.  The digits that are
+// exchanged are the last ones.
+//
 // Cost, for N nodes of L ranks, K turns of Q pieces, n_i messages in the i-th round across (N is
 // the product of n_i + 1), payload B: per rank 2 K Q (L - 1) messages in memory, of 2 (L - 1) / L B
-// together, and 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less. Slots:
-// as many as messages.  Partials: K (L + 1).  A partial or a slot holds B / (K L) bytes, a range of
-// the first digit.  Slots for messages between nodes hold only a range of the second digit.  With
-// several pieces, every slot holds one piece.
+// together, and 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less.  With
+// exchanges, K n_i of them are fewer in each round that exchanges.  Slots: as many as messages.
+// Partials: K (L + 1), and K for each exchange after the first.  A partial or a slot holds B / (K
+// L) bytes, a range of the first digit.  Slots for messages between nodes hold only a range of the
+// second digit.  With several pieces, every slot holds one piece.
 //
 // Two sets of slots, used by alternate calls, suffice: no rank can finish a call before every rank
 // has contributed to it, so no rank is ahead by more than one call.  Results are equal on all
-// ranks, bit by bit, because one rank computes each part.  The operator has to commute.
+// ranks, bit by bit, because one rank computes each part, or those that exchange it compute it from
+// the same sums in the same order.  The operator has to commute.
 //
 // Literature: reduce-scatter and allgather along the dimensions of a torus as in E. Chan,
 // M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
@@ -76,7 +85,8 @@ struct LaneTurns {
   std::span<const Node> node_of = {};  // of each rank
   PerRound per_round = {};             // messages of each round across the nodes
   std::uint32_t turns = 1;
-  std::uint32_t pieces = 1;  // of a turn inside the nodes
+  std::uint32_t pieces = 1;     // of a turn inside the nodes
+  std::uint32_t exchanges = 0;  // the last rounds, in which ranks exchange their whole ranges
 };
 
 /// What a plan takes, the same on all ranks.
@@ -93,8 +103,9 @@ struct LaneTurnsExtent {
 
 /// Whether there is such a plan for the shape, whose nodes have these `counts`.  It needs several
 /// nodes of several ranks each, as many on each; the product of (messages + 1) over the rounds has
-/// to equal the number of nodes; there are at most as many pieces as the second digit has values;
-/// and the numbers of parts, slots and partials have to fit into a plan's fields.
+/// to equal the number of nodes; there are fewer exchanges than rounds, and at most as many pieces
+/// as the second digit has values; and the numbers of parts, slots and partials have to fit into a
+/// plan's fields.
 bool is_lane_turns(const LaneTurns& shape, const NodeCounts& counts);
 
 /// Needs is_lane_turns(shape), as the following do.
@@ -108,5 +119,11 @@ Plan lane_turns_allreduce(Rank self, const LaneTurns& shape);
 /// to send one message each.
 Picoseconds lane_turns_time(const LaneTurns& shape, const NodeCounts& counts,
                             const Network& network, std::uint64_t payload_bytes);
+
+/// A quick estimate, to sort shapes by: port or memory, whichever takes longer, works without a
+/// pause; but a port begins when the first piece has been given, and memory pauses while there are
+/// fewer pieces than stages.
+Picoseconds lane_turns_estimate(const LaneTurns& shape, const NodeCounts& counts,
+                                const Network& network, std::uint64_t payload_bytes);
 
 }  // namespace tutti::plan

@@ -349,17 +349,14 @@ plan::Picoseconds bound_of(const Cell& cell) {
 /// The columns of the table.  Cells of many ranks take seconds, so only one size of them is tested.
 std::vector<std::size_t> columns_of(Collective collective, std::uint32_t rank_count) {
   if (collective == Collective::barrier) return {8};
-  if (rank_count > 256 && !takes_all_cells) return {65536};
+  if (rank_count > 256 && !takes_all_cells)
+    return {collective == Collective::allreduce ? std::size_t{8} << 20 : std::size_t{65536}};
   return {8, 4096, 65536, 1u << 20, 2u << 20, 8u << 20};
 }
 
-/// An allreduce may take 1.1 of the bound.  Cells of more than 256 ranks are known to miss it
-/// (docs/performance.md): their messages across are as short as a port's gap.
+/// An allreduce may take 1.1 of the bound.
 double over_bound_max(const Cell& cell) {
-  if (cell.collective != Collective::allreduce) return 3;
-  const bool is_fdr = cell.machine->name == std::string("fdr");
-  if (cell.rank_count() == 1024) return is_fdr ? 1.20 : 1.14;
-  return cell.rank_count() == 512 && is_fdr ? 1.13 : 1.1;
+  return cell.collective == Collective::allreduce ? 1.1 : 3;
 }
 /// What was chosen by a rule takes less in one cell, because the price of lanes along a chain is
 /// 0.88 of their time there.
