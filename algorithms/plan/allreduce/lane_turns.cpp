@@ -400,20 +400,17 @@ class Builder {
   void take_exchanged(std::uint32_t turn, std::uint32_t digit) {
     steps_.set_round(digit);
     begin_part(turn, own_part());
+    for (std::uint32_t i = extents_[digit]; --i > 0;)
+      steps_.await(peer_of(digit, ahead_of(digit, i)), slot_across(turn, digit, i, false), 1);
+    const auto sums_of_digit = [&](std::uint32_t there) {
+      if (there == own_[digit]) return before_exchange(turn, digit);
+      const std::uint32_t ahead = (there + extents_[digit] - own_[digit]) % extents_[digit];
+      return slot_register(slot_across(turn, digit, ahead, false));
+    };
     const Register into = before_exchange(turn, digit + 1);
-    for (std::uint32_t there = extents_[digit]; there-- > 0;) {
-      Register from = before_exchange(turn, digit);
-      if (there != own_[digit]) {
-        const std::uint32_t ahead = (there + extents_[digit] - own_[digit]) % extents_[digit];
-        const std::uint16_t slot = slot_across(turn, digit, ahead, false);
-        steps_.await(peer_of(digit, there), slot, 1);
-        from = slot_register(slot);
-      }
-      if (there + 1 == extents_[digit])
-        steps_.copy(from, into);
-      else
-        steps_.combine(from, into);
-    }
+    std::uint32_t there = extents_[digit] - 1;
+    steps_.copy(sums_of_digit(there), into);
+    while (there-- > 0) steps_.combine(sums_of_digit(there), into);
   }
 
   void put_sums(std::uint32_t turn, std::uint32_t digit, const Piece& piece) {
@@ -604,6 +601,11 @@ class Events {
     if (piece.index > 0) return;
     const Picoseconds combine =
         (widths_[digit] - 1) * between_.work + between_.work_time(bytes_[digit]);
+    if (digit >= cut_count_) {  // all are awaited before the first one is added
+      await_across(turn, digit, piece, false, 0);
+      clock_ += Picoseconds{extents_[digit] - 1} * combine;
+      return;
+    }
     for (std::uint32_t index = 0; index < (digit == 1 ? shape_.pieces : 1); ++index)
       await_across(turn, digit, piece_of(shape_, index, false), false, combine);
   }

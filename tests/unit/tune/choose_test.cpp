@@ -269,7 +269,7 @@ TEST(Selection, the_explanation_names_variants_and_says_asked_for_only_of_what_t
   EXPECT_EQ(text.find("which is asked for"), std::string::npos) << text;
   EXPECT_EQ(text.find("prices are those of"), std::string::npos) << text;
   for (const char* const part :
-       {"\n  next: leader", "\n  next: chunked_fold, ", " with 1 a round in 4 turns, "})
+       {"\n  next: leader", "\n  next: chunked_fold, ", " with 1 a round in 3 turns, "})
     EXPECT_NE(text.find(part), std::string::npos) << part << text;
   asked.element_count = 2048;
   EXPECT_NE(text_for(2, 4).find("\n  across: chosen: "), std::string::npos) << text_for(2, 4);

@@ -395,11 +395,11 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_where_intervals_hold_the_as
 // The second candidate has too many messages to be followed beside the first, and a candidate that
 // is more expensive by its price takes the least time.
 TEST(ChoiceByKnowledge, passes_over_candidates_whose_events_are_too_many) {
-  const CollectiveRequest request = allreduce_of(64 << 10);
-  const Topology topology = nodes_of(32, 8);
-  const Knowledge qdr = untuned(machine_preset("qdr"));
-  const std::vector<Choice> all = rivals(request, topology, qdr.machine.network());
-  const Choice choice = choose(request, topology, qdr);
+  const CollectiveRequest request = allreduce_of(16 << 10, Agreement::identical);
+  const Topology topology = nodes_of(48, 2);
+  const Knowledge fdr = untuned(machine_preset("fdr"));
+  const std::vector<Choice> all = rivals(request, topology, fdr.machine.network());
+  const Choice choice = choose(request, topology, fdr);
   EXPECT_LT(choice.expected(messages_followed_max),
             all.front().expected(messages_followed_max) * 95 / 100);
   EXPECT_GT(choice.cost(), all[1].cost());
