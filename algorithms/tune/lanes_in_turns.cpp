@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint32_t turns_of_shapes[] = {2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr std::uint32_t pieces_of_shapes[] = {1, 2, 4, 8};
 constexpr std::uint32_t exchanges_max = 2;  // more send far more bytes than they save messages
-/// Of the shapes with the least estimates, how many are priced by their events, and how many
-/// messages these may have together.
+/// So many shapes, those with the least estimates, are priced by their events, if they have no more
+/// messages than this together.
 constexpr std::size_t priced_max = 24;
 constexpr std::uint64_t priced_messages_max = 1u << 16;
 

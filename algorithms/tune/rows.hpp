@@ -25,8 +25,8 @@ std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 /// of which costs turns of the scheduler, or a round through memory (measured with 2 ranks of a
 /// node). Elsewhere prices decide.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
-/// Below this, the further messages of a lane's part that is cut again cost more than they save where
-/// ranks share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
+/// Below this, the further messages of a lane's part that is cut again cost more than they save
+/// where ranks share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
 inline constexpr std::size_t cut_again_from_bytes = 32 << 10;
 /// A race in a single node has them from this size on, and lanes of at least so many bytes.
 inline constexpr std::size_t raced_in_parts_from_bytes = 4u << 10;

@@ -33,7 +33,7 @@ std::uint64_t messages_across(const LaneTurns& shape) {
   return std::accumulate(shape.per_round.begin(), shape.per_round.end(), std::uint64_t{0});
 }
 
-/// Of one rank, in a turn.
+/// The number of messages with results that a rank sends in a turn.
 std::uint32_t messages_of_results(const LaneTurns& shape) {
   return std::accumulate(shape.per_round.begin(), shape.per_round.end() - shape.exchanges,
                          std::uint32_t{0});
