@@ -487,6 +487,13 @@ TEST(NodeTime, of_lanes_in_turns_in_pieces) {
   expect_equal(cases);
 }
 
+TEST(NodeTime, of_lanes_in_turns_that_exchange) {
+  const std::vector<Case> cases = {{allreduce, 16, {2}, 8'192}, {allreduce, 24, {2}, 30'001}};
+  for (const Case& one : cases)
+    EXPECT_GT(choice_of(one).variant().turn_exchanges, 0u) << one.text();
+  expect_equal(cases);
+}
+
 /// The chunks follow each other: of each, all parts have one length here.
 TEST(NodeTime, of_lanes_in_turns_in_several_chunks) {
   const std::vector<Case> cases = {{allreduce, 16, {4}, 267'264}, {allreduce, 16, {8}, 534'528}};

@@ -2,6 +2,7 @@
 // schedule of the catalogue, whether or not the chunks are equally long.
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
@@ -214,14 +215,17 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
         {{2, 2, 2, 2}, {3}},
         {{2, 2, 2, 2, 2, 2}, {1, 2}},
         {{2, 2, 2, 2, 2, 2}, {2, 1}}})
-    for (const auto& [turns, pieces] : {std::pair{1u, 1u}, {3u, 1u}, {3u, 2u}})
+    for (const auto& [turns, pieces, exchanges] :
+         {std::tuple{1u, 1u, 0u}, {3u, 1u, 0u}, {3u, 2u, 0u}, {1u, 1u, 1u}, {3u, 2u, 1u}})
       for (const std::size_t chunks : {std::size_t{1}, std::size_t{3}}) {
+        if (exchanges >= per_round.size()) continue;
         const test::NodeOf node_of = test::in_blocks(sizes);
         const plan::LaneTurns shape{.rank_count = static_cast<std::uint32_t>(node_of.size()),
                                     .node_of = node_of,
                                     .per_round = per_round,
                                     .turns = turns,
-                                    .pieces = pieces};
+                                    .pieces = pieces,
+                                    .exchanges = exchanges};
         std::vector<plan::Plan> plans;
         for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
           plans.push_back(plan::lane_turns_allreduce(Rank{rank}, shape));
@@ -239,7 +243,7 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
                                                                 sources);
         EXPECT_EQ(first_wrong(job, shape.rank_count, elements, targets), elements)
             << sizes.size() << " nodes, " << turns << " turns of " << pieces << " pieces, "
-            << chunks << " chunks";
+            << exchanges << " exchanges, " << chunks << " chunks";
       }
 }
 

@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <string>
 #include <tuple>
 #include <tutti/detail/enumerators.hpp>
 #include <tutti/status.hpp>
 
 #include "tune/choose.hpp"
+#include "tune/lanes_in_turns.hpp"
 #include "tune/machine.hpp"
 #include "tune/plan_time.hpp"
 
@@ -182,6 +185,34 @@ TEST(Prices, of_whole_payloads_in_lanes_are_what_they_take) {
 }
 
 // Where network and memory take about as long, shorter pieces do not hide one behind the other.
+// Estimates decide which shapes are priced by their events: the taken one costs about the least.
+TEST(Prices, of_lanes_in_turns_are_near_the_least_of_all_shapes) {
+  std::size_t with_exchanges = 0;
+  double worst = 1;
+  for (const char* const preset : {"fdr", "hdr", "roce100"})
+    for (const auto& [nodes, ranks] : {std::pair{4u, 8u}, {12u, 6u}, {16u, 4u}, {32u, 8u}})
+      for (const std::size_t bytes : {64u << 10, 1u << 20}) {
+        const plan::Network network = machine_preset(preset).network();
+        const Topology topology = topology_of(nodes, ranks).counted();
+        CollectiveRequest request = request_of(Collective::allreduce, bytes);
+        const Query query{request, topology, network};
+        const std::vector<Variant> taken = lanes_in_turns(query);
+        ASSERT_EQ(taken.size(), 1u);
+        const plan::Picoseconds cost = lane_turns_cost(query, taken[0]);
+        with_exchanges += taken[0].turn_exchanges > 0 ? 1 : 0;
+        CollectiveRequest of_any_name = request;
+        of_any_name.only = "lanes";
+        const std::vector<Variant> all = lanes_in_turns({of_any_name, topology, network});
+        EXPECT_GT(all.size(), 20u);
+        plan::Picoseconds least = cost;
+        for (const Variant& variant : all) least = std::min(least, lane_turns_cost(query, variant));
+        worst = std::max(worst, static_cast<double>(cost) / static_cast<double>(least));
+      }
+  std::printf("lanes in turns: price of what is taken / least of all shapes at most %.3f\n", worst);
+  EXPECT_LE(worst, 1.1);
+  EXPECT_GT(with_exchanges, 4u);
+}
+
 // Halvings among other numbers than powers of two are priced too high rather than too low: ranks
 // send in some rounds, and wait in others, as only the events tell.
 TEST(Prices, of_parts_in_lanes_are_about_what_they_take) {
