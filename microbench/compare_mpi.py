@@ -126,8 +126,9 @@ def launcher_of(name, options):
 
 
 def launch(name, launcher, options):
-    """Launches one run, and returns its rows, floor among them."""
-    command = [*launcher, "floor," + options.collectives, "--bytes", options.bytes,
+    """Launches one run, and returns its rows; of two ranks, floor among them."""
+    cases = options.collectives if options.ranks > 2 else "floor," + options.collectives
+    command = [*launcher, cases, "--bytes", options.bytes,
                "--iterations", str(options.iterations), "--against", "mpi", "--format", "json",
                *options.arguments]
     rows = [json.loads(line) for line in run(command, options.timeout).splitlines()
@@ -183,12 +184,14 @@ def report(found, left_out, options):
             lines.append([name_in_table(name, versions[name]), *map(figure, ratios)])
         header = [f"{collective}, tutti / MPI", *map(text_of_bytes, sizes)]
         print("\n".join(table(header, lines)), end="\n\n")
-    print("The settings, and the probe floor beside them:")
+    print("The settings, and the probe floor beside them:" if options.ranks == 2
+          else "The settings:")
     for name, launches in found.items():
         floors = [f"{row['median_ns'] / 1000:.3f}" for rows in launches for row in rows
                   if row["collective"] == "floor"]
         print(f"  {name_in_table(name, versions[name])}: "
-              f"{' '.join(arguments_of(name)) or 'nothing is set'}; floor {', '.join(floors)} us")
+              f"{' '.join(arguments_of(name)) or 'nothing is set'}"
+              f"{'; floor ' + ', '.join(floors) + ' us' if floors else ''}")
     for name, why in left_out.items():
         print(f"  left out: {name}: {why}")
     shared = ["oversubscribed, not latencies"] if first[0]["oversubscribed"] else []
