@@ -16,8 +16,8 @@ constexpr std::uint32_t turns_of_shapes[] = {2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr std::uint32_t pieces_of_shapes[] = {1, 2, 4, 8};
 constexpr std::uint32_t exchanges_max = 2;  // more send far more bytes than they save messages
 /// So many shapes, those with the least estimates, are priced by their events, if they have no more
-/// messages than this together.
-constexpr std::size_t priced_max = 24;
+/// messages than this together.  Thousands of ranks have longer events.
+constexpr std::size_t priced_max = 24, priced_of_thousands_max = 12;
 constexpr std::uint64_t priced_messages_max = 1u << 16;
 
 /// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
@@ -109,9 +109,9 @@ plan::Picoseconds in_chunks(const Query& query, std::uint64_t at_a_time, F&& pri
   return priced <= at_a_time ? time : scaled(time, priced, at_a_time);
 }
 
-/// Whether to look at a shape with its exchanges.  A last round of two ranks is always one, because
-/// it then sends as many bytes in half as many messages.  Others are where the messages that they
-/// save are shorter than the port's gap.
+/// Whether to look at a shape with its exchanges.  If the last round is of two ranks, they always
+/// exchange, because they then send as many bytes in half as many messages.  Other rounds exchange
+/// where the messages that this saves are shorter than the port's gap.
 bool are_worth_pricing(const Query& query, const plan::LaneTurns& shape,
                        const plan::NodeCounts& counts, std::uint64_t bytes) {
   const plan::PerRound& rounds = shape.per_round;
@@ -150,9 +150,10 @@ Variant variant_of(const Query& query, const plan::LaneTurns& shape) {
 }
 
 std::vector<Variant> named(const Query& query) {
+  const std::string& name = query.request.only;
+  if (!parts_of(name).across.empty()) return {};
   std::vector<plan::PerRound> vectors = vectors_across(query);
-  if (const auto vector = vector_in(query.request.only))
-    std::erase_if(vectors, [&](const plan::PerRound& other) { return other != *vector; });
+  if (const auto vector = vector_in(name)) vectors = {*vector};  // also one that nothing proposes
   std::vector<Variant> variants;
   for_each_shape(query, vectors, query.topology.counts(), [&](const plan::LaneTurns& shape) {
     variants.push_back(variant_of(query, shape));
@@ -186,11 +187,12 @@ std::vector<plan::LaneTurns> shapes_by_estimate(const Query& query,
   std::stable_sort(all.begin(), all.end(), [](const Estimated& left, const Estimated& right) {
     return left.estimate < right.estimate;
   });
+  const std::size_t most = query.topology.rank_count > 2048 ? priced_of_thousands_max : priced_max;
   std::vector<plan::LaneTurns> shapes;
   std::uint64_t messages = 0;
   for (Estimated& one : all) {
     messages += plan::lane_turns_extent(one.shape, counts).slots;
-    if (shapes.size() == priced_max || (messages > priced_messages_max && !shapes.empty())) break;
+    if (shapes.size() == most || (messages > priced_messages_max && !shapes.empty())) break;
     shapes.push_back(std::move(one.shape));
   }
   return shapes;

@@ -9,8 +9,9 @@
 
 namespace tutti::tune {
 
-/// The variant with the number of turns, their pieces, the rounds and the exchanges of the least
-/// price, or none if lanes may not go in turns.  If a choice is named: all that may have the name.
+/// The variant whose number of turns, pieces, rounds and exchanges has about the least price: the
+/// least of those with the least estimates.  None if lanes may not go in turns.  If a choice is
+/// named: all that may have the name.
 std::vector<Variant> lanes_in_turns(const Query& query);
 
 /// The shape of a variant that has turns.

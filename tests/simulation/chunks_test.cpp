@@ -2,6 +2,7 @@
 // schedule of the catalogue, whether or not the chunks are equally long.
 #include <gtest/gtest.h>
 
+#include <span>
 #include <tuple>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
@@ -214,9 +215,14 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
         {{3, 3, 3, 3}, {1, 1}},
         {{2, 2, 2, 2}, {3}},
         {{2, 2, 2, 2, 2, 2}, {1, 2}},
-        {{2, 2, 2, 2, 2, 2}, {2, 1}}})
-    for (const auto& [turns, pieces, exchanges] :
-         {std::tuple{1u, 1u, 0u}, {3u, 1u, 0u}, {3u, 2u, 0u}, {1u, 1u, 1u}, {3u, 2u, 1u}})
+        {{2, 2, 2, 2, 2, 2}, {2, 1}},
+        {{2, 2, 2, 2, 2, 2, 2, 2}, {1, 1, 1}}})
+    for (const auto& [turns, pieces, exchanges] : {std::tuple{1u, 1u, 0u},
+                                                   {3u, 1u, 0u},
+                                                   {3u, 2u, 0u},
+                                                   {1u, 1u, 1u},
+                                                   {3u, 2u, 1u},
+                                                   {3u, 2u, 2u}})
       for (const std::size_t chunks : {std::size_t{1}, std::size_t{3}}) {
         if (exchanges >= per_round.size()) continue;
         const test::NodeOf node_of = test::in_blocks(sizes);
@@ -245,6 +251,37 @@ TEST(Chunks, of_lanes_in_turns_give_what_others_give) {
             << sizes.size() << " nodes, " << turns << " turns of " << pieces << " pieces, "
             << exchanges << " exchanges, " << chunks << " chunks";
       }
+}
+
+// Ranks that exchange compute the same sums, each for itself.
+TEST(Chunks, of_lanes_in_turns_that_exchange_have_the_same_bits_on_all_ranks) {
+  for (const auto& [nodes, per_round, exchanges] :
+       {std::tuple{8u, plan::PerRound{1, 1, 1}, 2u}, {6u, plan::PerRound{1, 2}, 1u}}) {
+    const test::NodeOf node_of = test::in_blocks(std::vector<std::uint32_t>(nodes, 2));
+    const plan::LaneTurns shape{.rank_count = 2 * nodes,
+                                .node_of = node_of,
+                                .per_round = per_round,
+                                .turns = 3,
+                                .exchanges = exchanges};
+    std::vector<plan::Plan> plans;
+    for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+      plans.push_back(plan::lane_turns_allreduce(Rank{rank}, shape));
+    const std::size_t elements = std::size_t{plans[0].parts} * 7;
+    std::vector<Bytes> sources;
+    for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank) {
+      std::vector<double> values(elements);
+      for (std::size_t i = 0; i < elements; ++i)
+        values[i] = 1.0 / static_cast<double>(1 + (rank * 7919 + i * 104'729) % 1'000'003);
+      const auto bytes = std::as_bytes(std::span(values));
+      sources.emplace_back(bytes.begin(), bytes.end());
+    }
+    const std::vector<Bytes> targets =
+        simulation::simulate(plans,
+                             {.reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+                              .element_count = elements},
+                             sources);
+    for (const Bytes& target : targets) EXPECT_EQ(target, targets[0]) << nodes << " nodes";
+  }
 }
 
 TEST(Chunks, are_as_even_as_can_be_and_none_is_longer_than_its_like_of_the_first) {

@@ -48,7 +48,7 @@ std::uint32_t cut_digits_of(const LaneTurns& shape) {
   return digits_of(shape) - shape.exchanges;
 }
 
-/// The stage that ends with results being sent to the ranks that differ in a digit.
+/// The stage in which results are sent to the ranks that differ in a digit.
 std::uint32_t stage_of_results(const LaneTurns& shape, std::uint32_t digit) {
   return digits_of(shape) + cut_digits_of(shape) - 1 - digit;
 }
@@ -714,16 +714,23 @@ Picoseconds lane_turns_estimate(const LaneTurns& shape, const NodeCounts& counts
   const NodeMemory& inside = network.inside;
   const auto turns = Picoseconds{shape.turns}, others = Picoseconds{counts.largest - 1};
   const std::uint64_t range = payload_bytes / shape.turns / counts.largest;
+  std::uint64_t bytes = range, parts = lane_turns_extent(shape, counts).payloads;
+  const auto combine_time = [&] {
+    return (static_cast<Picoseconds>(parts) - 1) * between.work + between.work_time(bytes);
+  };
   // What a turn costs the port, and the rank that takes its messages.
-  Picoseconds port = 0, rank = others * between.work_time(range);
-  std::uint64_t bytes = range;
+  Picoseconds port = 0, rank = others * combine_time();
   const std::size_t cut = shape.per_round.size() - shape.exchanges;
   for (std::size_t round = 0; round < shape.per_round.size(); ++round) {
     const auto messages = Picoseconds{shape.per_round[round]};
-    if (round < cut) bytes /= shape.per_round[round] + std::uint64_t{1};
+    if (round < cut) {
+      const std::uint64_t ranges = shape.per_round[round] + std::uint64_t{1};
+      bytes /= ranges;
+      parts /= ranges;
+    }
     const Picoseconds both_ways = round < cut ? 2 * messages : messages;
     port += both_ways * between.port_time(bytes);
-    rank += both_ways * between.receive_overhead + messages * between.work_time(bytes);
+    rank += both_ways * between.receive_overhead + messages * combine_time();
   }
   const std::uint32_t blocks = blocks_of(shape);
   const auto given = [&](std::uint32_t index) {
@@ -735,11 +742,13 @@ Picoseconds lane_turns_estimate(const LaneTurns& shape, const NodeCounts& counts
   const std::uint32_t stages = stages_of(shape), steps = shape.turns * shape.pieces;
   const std::uint32_t behind = shape.pieces == 1 ? stages : shape.pieces + stages - 2;
   const Picoseconds travel = between.send_overhead + between.latency;
-  const Picoseconds pause = travel + port / Picoseconds{stages - 3};
-  // A twentieth of what a single turn takes the port in all stages: what beginning and end cost.
-  return std::max(turns * port + 2 * given(0) + travel,
-                  turns * rank + (behind > steps ? (behind - steps) * pause : 0)) +
-         port * Picoseconds{stages} / 20;
+  const Picoseconds by_port = turns * port + 2 * given(0) + travel;
+  const Picoseconds by_memory = turns * rank + (behind > steps ? (behind - steps) * travel : 0);
+  // Each step awaits what was sent one step before.  A quarter of the rank's work is not hidden.
+  const Picoseconds by_latency =
+      Picoseconds{steps + stages - 4} * travel + 2 * given(0) + turns * rank / 4;
+  // For beginning and end, a twentieth of a turn's time at the port for each stage.
+  return std::max({by_port, by_memory, by_latency}) + port * Picoseconds{stages} / 20;
 }
 
 }  // namespace tutti::plan

@@ -46,12 +46,14 @@
 // whole ranges, and each of them sums them all, in the order of the digit.  So the range is not cut
 // by that digit, nothing comes back in it, and there are half as many messages, longer ones: of two
 // ranks as many bytes together, of n + 1 ranks (n + 1) / 2 times as many.  The digits that are
-// exchanged are the last ones.
+// exchanged are the last ones.  A turn has a stage less for each exchange.
 //
 // Cost, for N nodes of L ranks, K turns of Q pieces, n_i messages in the i-th round across (N is
 // the product of n_i + 1), payload B: per rank 2 K Q (L - 1) messages in memory, of 2 (L - 1) / L B
-// together, and 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less.  With
-// exchanges, K n_i of them are fewer in each round that exchanges.  Slots: as many as messages.
+// together, and 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less.  In a
+// round that exchanges, the messages across are K n_i instead of 2 K n_i, each of them n_i + 1
+// times as long, and twice that if the round before exchanges two ranks' ranges.  Slots: as many as
+// messages.
 // Partials: K (L + 1), and K for each exchange after the first.  A partial or a slot holds B / (K
 // L) bytes, a range of the first digit.  Slots for messages between nodes hold only a range of the
 // second digit.  With several pieces, every slot holds one piece.
@@ -91,7 +93,8 @@ struct LaneTurns {
 
 /// What a plan takes, the same on all ranks.
 struct LaneTurnsExtent {
-  std::uint64_t parts = 0;  // of the payload, one of each rank in each turn
+  std::uint64_t parts =
+      0;  // of the payload: one in each turn of each rank, or of ranks that exchange
   std::uint64_t payloads = 0;
   std::uint64_t slots = 0;
   /// Slots that hold less than a range of the first digit: those between nodes, or all slots when
@@ -120,9 +123,9 @@ Plan lane_turns_allreduce(Rank self, const LaneTurns& shape);
 Picoseconds lane_turns_time(const LaneTurns& shape, const NodeCounts& counts,
                             const Network& network, std::uint64_t payload_bytes);
 
-/// A quick estimate, to sort shapes by: port or memory, whichever takes longer, works without a
-/// pause; but a port begins when the first piece has been given, and memory pauses while there are
-/// fewer pieces than stages.
+/// A quick estimate, to sort shapes by: port, memory, or the latencies of all steps, whichever
+/// takes longest; but a port begins when the first piece has been given, and memory pauses while
+/// there are fewer pieces than stages.
 Picoseconds lane_turns_estimate(const LaneTurns& shape, const NodeCounts& counts,
                                 const Network& network, std::uint64_t payload_bytes);
 
