@@ -228,7 +228,8 @@ void stage_partials(Operation::Implementation& operation) {
   if (staging->ring == nullptr) return;
   staging->block = execution.memory.partials;
   staging->bytes = bytes;
-  staging->choice = StagingChoice(staging->ring->areas_of(bytes));
+  staging->choice = StagingChoice(staging->ring->areas_of(bytes),
+                                  operation.communicator.neighbours.caches_are_apart());
   staging->told.resize(staging->offsets.size());
   operation.staging = std::move(staging);
 }
