@@ -228,8 +228,7 @@ void stage_partials(Operation::Implementation& operation) {
   if (staging->ring == nullptr) return;
   staging->block = execution.memory.partials;
   staging->bytes = bytes;
-  staging->choice = StagingChoice(staging->ring->areas_of(bytes),
-                                  operation.communicator.neighbours.caches_are_apart());
+  staging->choice = StagingChoice(staging->ring->areas_of(bytes));
   staging->told.resize(staging->offsets.size());
   operation.staging = std::move(staging);
 }

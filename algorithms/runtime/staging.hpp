@@ -28,11 +28,9 @@ struct PutCosts {
 /// Whether to use the ring, by what copies into either place have cost.
 class StagingChoice {
  public:
-  /// `areas`: how many of the operation's size the ring has.  `caches_are_apart`: the readers' CPUs
-  /// share no cache with this one.
-  explicit StagingChoice(std::size_t areas = 0, bool caches_are_apart = false) noexcept
-      : trial_of_ring_(static_cast<unsigned>(areas) + settling_chunks),
-        streaming_loss_(caches_are_apart ? 1 : streaming_loss_in_cache) {}
+  /// `areas`: how many of the operation's size the ring has.
+  explicit StagingChoice(std::size_t areas = 0) noexcept
+      : trial_of_ring_(static_cast<unsigned>(areas) + settling_chunks) {}
 
   /// For the next chunk, given the costs so far.  Now and then it is the dearer place,
   /// so that a change is noticed.  It is tried long enough that the caches are as they would be if
@@ -41,7 +39,7 @@ class StagingChoice {
     const double in_block = std::min(costs.plain, costs.streaming), in_ring = costs.ring;
     const bool is_known = in_block > 0 && in_ring > 0;
     const bool best = is_known && in_ring < plain_gain * costs.plain &&
-                      in_ring < streaming_loss_ * costs.streaming;
+                      in_ring < streaming_loss * costs.streaming;
     const bool is_dear = !is_trial_ && is_known && best != in_ring_;
     dear_chunks_ = is_dear ? dear_chunks_ + 1 : 0;
     if (left_ == 0 || dear_chunks_ > settling_chunks) {  // done, or dearer by now
@@ -68,13 +66,14 @@ class StagingChoice {
   static constexpr double plain_gain = 0.8;
   /// A sender that runs ahead puts while its reader gets what it has put before, which slows both
   /// down.  By what its copies cost, the ring then seems as dear as streaming where a call takes
-  /// half of the time (docs/performance.md, "Reading in place").
-  static constexpr double streaming_loss_in_cache = 1.3;
+  /// half of the time.  Where the ranks have met on CPUs that share no cache, the cost of
+  /// streaming stands for less (BulkCopy::gain_between_caches; docs/performance.md, "Reading in
+  /// place").
+  static constexpr double streaming_loss = 1.3;
   static constexpr unsigned settling_chunks = 8;  // both kinds of stores, and a mean
   static constexpr unsigned trials_between = 32;
   static constexpr double seldom_max = 8;
   unsigned trial_of_ring_;
-  double streaming_loss_;
   unsigned left_ = settling_chunks;  // chunks until the next decision
   bool in_ring_ = false;
   bool is_trial_ = false;     // the chunks that are left are

@@ -35,10 +35,9 @@ class BulkCopy {
   /// Streaming leaves the reader to fetch from memory: an allreduce gains from streaming where the
   /// copies then take a third of the time, and loses where they take half of it.
   static constexpr double gain_of_streaming = 3;
-  /// Where the reader's CPU shares no cache with this one, the reader fetches from elsewhere in any
-  /// case.  The factor is above 1 because the first streaming copies after plain ones seem dear:
-  /// they find lines that are in a cache.
-  static constexpr double gain_between_caches = 1.5;
+  /// A reader whose CPU shares no cache with this one fetches from elsewhere in any case, so that
+  /// streaming costs it nothing (docs/performance.md, "Reading in place").
+  static constexpr double gain_between_caches = 1.2;
 
   /// `gain_min`: how many times as fast as plain stores streaming ones must be.
   explicit BulkCopy(Stores asked, double gain_min = gain_of_streaming)
@@ -60,6 +59,7 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
+  double gain_min() const noexcept { return gain_min_; }
   /// Ticks per byte of the copies so far by plain stores; 0: unknown, as where nothing is measured.
   double cost_of_plain() const noexcept { return choice_.cost(Either::usual); }
   /// Likewise by streaming stores, including what they cost the reader.
