@@ -316,6 +316,17 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
   }
 }
 
+/// Protects: whether caches are apart is known also where no round of copies counts.
+TEST(CopyCosts, a_word_is_known_where_no_copy_counts) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  Pair pair;
+  const auto [outcome, followed] = on_two_cpus(pair, [](CopyProbe& probe) { probe.word_max = 0ns; });
+  ASSERT_TRUE(outcome.costs);
+  EXPECT_TRUE(outcome.costs->is_word_alone);
+  EXPECT_GT(outcome.costs->word, 0);
+  EXPECT_TRUE(outcome.blocks_are_free);
+}
+
 /// Protects: where other programs disturb a measurement, nothing is decided by it, and it ends.
 TEST(CopyCosts, tries_that_do_not_agree_leave_a_word_alone) {
   if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
