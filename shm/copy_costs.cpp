@@ -108,7 +108,7 @@ class Leader {
     for (std::uint64_t tried = 0; tried < words_max && may_go_on(); ++tried) {
       is_apart_ = true;
       double put = 0, get = 0;
-      if (!hands_over(Part::word, put, get) || !is_apart_) continue;
+      if (!hands_over(Part::word, put, get) || !is_apart_ || answered_ns_ / 2 > word_max_) continue;
       lower(there_and_back_, answered_ns_);
       ++counted;
     }

@@ -63,9 +63,7 @@ class BulkCopy {
   /// Ticks per byte of the copies so far by plain stores; 0: unknown, as where nothing is measured.
   double cost_of_plain() const noexcept { return choice_.cost(Either::usual); }
   /// Likewise by streaming stores, including what they cost the reader.
-  double cost_of_streaming() const noexcept {
-    return gain_min_ * choice_.cost(Either::other);
-  }
+  double cost_of_streaming() const noexcept { return gain_min_ * choice_.cost(Either::other); }
 
  private:
   static constexpr Either either(Stores kind) noexcept {
