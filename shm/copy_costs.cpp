@@ -20,7 +20,8 @@ constexpr std::uint64_t rounds_min = 6;
 constexpr std::uint64_t rounds_max = 32;        // of those that count
 constexpr std::uint64_t large_rounds_max = 12;  // each takes as long as several rounds of chunks
 constexpr std::uint64_t words_min = 3;
-constexpr std::uint64_t words_max = 24;
+constexpr std::uint64_t words_max = 25;
+static_assert(words_max % parts == 0, "a round of parts begins behind the words");
 constexpr std::uint64_t steps_max = 0xff00;
 constexpr double none = std::numeric_limits<double>::infinity();
 
@@ -62,9 +63,10 @@ class Leader {
   /// Makes all tries with the partner.  Returns nothing if none counts, and the cost of a word
   /// alone if too few of them count or agree, or if a rank cannot read the other one's memory.
   std::optional<CopyCosts> runs() {
-    const bool enough = runs_chunks() && runs_alone() && runs_at_once();
     // A word that nothing is copied before takes less time than one between copies, also where
-    // other programs run.
+    // other programs run.  The first words count where there is no time for the others.
+    static_cast<void>(words_that_count());
+    const bool enough = runs_chunks() && runs_alone() && runs_at_once();
     if (enough) static_cast<void>(words_that_count());
     say(over);
     if (there_and_back_ == none) return std::nullopt;
@@ -106,7 +108,7 @@ class Leader {
     for (std::uint64_t tried = 0; tried < words_max && may_go_on(); ++tried) {
       is_apart_ = true;
       double put = 0, get = 0;
-      if (!hands_over(Part::word, put, get) || !is_apart_) continue;
+      if (!hands_over(Part::word, put, get) || !is_apart_ || answered_ns_ / 2 > word_max_) continue;
       lower(there_and_back_, answered_ns_);
       ++counted;
     }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tutti/detail/bulk_copy.hpp>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <vector>
@@ -74,6 +75,12 @@ struct Neighbourhood {
   bool caches_are_apart() const noexcept {
     return std::any_of(costs.begin(), costs.end(),
                        [](const auto& of_node) { return of_node && of_node->caches_are_apart(); });
+  }
+  /// The copies that an operation makes for neighbours to read.
+  detail::BulkCopy copies_for_readers() const {
+    using detail::BulkCopy;
+    return BulkCopy(detail::Stores::automatic, caches_are_apart() ? BulkCopy::gain_between_caches
+                                                                  : BulkCopy::gain_of_streaming);
   }
 };
 

@@ -66,8 +66,9 @@ class StagingChoice {
   static constexpr double plain_gain = 0.8;
   /// A sender that runs ahead puts while its reader gets what it has put before, which slows both
   /// down.  By what its copies cost, the ring then seems as dear as streaming where a call takes
-  /// half of the time; between CPUs that share no cache it is dearer than that by more than this
-  /// factor (docs/performance.md, "Reading in place").
+  /// half of the time.  Where the ranks have met on CPUs that share no cache, the cost of
+  /// streaming stands for less (BulkCopy::gain_between_caches; docs/performance.md, "Reading in
+  /// place").
   static constexpr double streaming_loss = 1.3;
   static constexpr unsigned settling_chunks = 8;  // both kinds of stores, and a mean
   static constexpr unsigned trials_between = 32;

@@ -35,8 +35,16 @@ class BulkCopy {
   /// Streaming leaves the reader to fetch from memory: an allreduce gains from streaming where the
   /// copies then take a third of the time, and loses where they take half of it.
   static constexpr double gain_of_streaming = 3;
+  /// A reader whose CPU shares no cache with this one fetches from elsewhere in any case, so that
+  /// streaming costs it nothing (docs/performance.md, "Reading in place").
+  static constexpr double gain_between_caches = 1.2;
 
-  explicit BulkCopy(Stores asked) : asked_(asked), measures_(asked == Stores::automatic) {}
+  /// `gain_min`: how many times as fast as plain stores streaming ones must be.
+  explicit BulkCopy(Stores asked, double gain_min = gain_of_streaming)
+      : asked_(asked),
+        measures_(asked == Stores::automatic),
+        gain_min_(gain_min),
+        choice_(gain_min) {}
   /// Plain stores, whose costs are measured.
   static BulkCopy measured_plain() noexcept {
     BulkCopy copy(Stores::plain);
@@ -51,12 +59,11 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
+  double gain_min() const noexcept { return gain_min_; }
   /// Ticks per byte of the copies so far by plain stores; 0: unknown, as where nothing is measured.
   double cost_of_plain() const noexcept { return choice_.cost(Either::usual); }
   /// Likewise by streaming stores, including what they cost the reader.
-  double cost_of_streaming() const noexcept {
-    return gain_of_streaming * choice_.cost(Either::other);
-  }
+  double cost_of_streaming() const noexcept { return gain_min_ * choice_.cost(Either::other); }
 
  private:
   static constexpr Either either(Stores kind) noexcept {
@@ -69,7 +76,8 @@ class BulkCopy {
 
   [[maybe_unused]] Stores asked_;
   [[maybe_unused]] bool measures_;
-  FasterOfTwo choice_{gain_of_streaming};
+  double gain_min_;
+  FasterOfTwo choice_;
   [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // automatic: not within steps
   [[maybe_unused]] std::size_t steps_bytes_ = 0;
   [[maybe_unused]] std::uint64_t steps_ticks_ = 0;

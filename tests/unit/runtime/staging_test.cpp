@@ -6,6 +6,8 @@
 namespace tutti::runtime {
 namespace {
 
+using detail::BulkCopy;
+
 // These are costs on two cores that share a cache, with and without a sender that runs ahead; on
 // threads of one core; on cores that share no cache.
 constexpr PutCosts other_core{.plain = 0.38, .streaming = 0.26, .ring = 0.08},
@@ -36,6 +38,21 @@ TEST(StagingChoice, is_the_block_where_the_ring_is_not_clearly_cheaper) {
     in_ring(choice, costs, 100);
     EXPECT_LT(in_ring(choice, costs, 100000), 100000 / 30);
   }
+}
+
+/// What a copy costs its sender does not tell a sender that runs ahead from CPUs that share no
+/// cache: there a broadcast takes twice as long by the ring, by costs like these.
+TEST(StagingChoice, streams_between_caches_where_the_ring_costs_as_much) {
+  constexpr PutCosts between_caches{
+      .plain = 0.67, .streaming = BulkCopy::gain_between_caches * 0.13, .ring = 0.34};
+  StagingChoice choice(areas);
+  in_ring(choice, between_caches, 100);
+  EXPECT_LT(in_ring(choice, between_caches, 100000), 100000 / 30);
+  // The host has moved the ranks to CPUs that share one.
+  constexpr PutCosts in_cache{
+      .plain = 0.2, .streaming = BulkCopy::gain_between_caches * 0.12, .ring = 0.08};
+  in_ring(choice, in_cache, 20000);
+  EXPECT_GT(in_ring(choice, in_cache, 10000), 9900);
 }
 
 TEST(StagingChoice, tries_the_ring_for_a_whole_round) {

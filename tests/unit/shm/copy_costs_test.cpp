@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "shm/copy_side.hpp"
+
 namespace tutti::shm {
 namespace {
 
@@ -314,6 +316,30 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
     EXPECT_GT(outcome.costs->word, 0);
     EXPECT_TRUE(outcome.blocks_are_free);
   }
+}
+
+/// Protects: whether caches are apart is known also where there is no time for a round of copies.
+TEST(CopyCosts, a_word_is_measured_before_copies) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  Pair pair;
+  std::vector<probing::Way> ways;  // of the partner's first steps
+  std::thread leader([&] {
+    EXPECT_TRUE(bind_to(0));
+    EXPECT_TRUE(pair.lead(20s).costs);
+  });
+  std::thread partner([&] {
+    EXPECT_TRUE(bind_to(1));
+    CopyProbe probe = pair.probe(1, 20s);
+    probe.their_block_at = [&](std::uint64_t address) {
+      ways.push_back(static_cast<probing::Way>(probing::load(probe.theirs->way)));
+      return reinterpret_cast<const std::byte*>(address);
+    };
+    measure_copies_as_partner(probe);
+  });
+  leader.join();
+  partner.join();
+  ASSERT_GT(ways.size(), 3u);
+  for (std::size_t step = 0; step < 3; ++step) EXPECT_EQ(ways[step], probing::Way::words) << step;
 }
 
 /// Protects: where other programs disturb a measurement, nothing is decided by it, and it ends.

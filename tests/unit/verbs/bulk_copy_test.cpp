@@ -91,6 +91,14 @@ TEST(FasterOfTwo, streams_where_the_cpus_share_no_cache_and_there_alone) {
   EXPECT_GT(streamed(choice, no_shared_cache, 10000), 10000 - 10000 / 300);
 }
 
+/// In these costs, streaming copies found lines that plain ones had left in the caches.
+TEST(FasterOfTwo, streams_between_caches_for_a_smaller_gain) {
+  constexpr Costs mixed{100, 45};
+  FasterOfTwo usual = choice_of_stores(), between_caches(BulkCopy::gain_between_caches);
+  EXPECT_LT(streamed(usual, mixed, 10000), 10000 / 32);
+  EXPECT_GT(streamed(between_caches, mixed, 10000), 10000 - 10000 / 32);
+}
+
 TEST(FasterOfTwo, takes_as_small_a_gain_as_is_asked_for) {
   constexpr Costs gain{60, 40}, loss{40, 60};
   FasterOfTwo usual = choice_of_stores(), any, none;
