@@ -439,7 +439,9 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
                             asked.collective == tune::Collective::reduce;
   operation->execution.any_order =
       combines_all && tune::takes_any_order(asked) && operation->plan.payloads == 1;
-  operation->execution.into_partials[0] = communicator.neighbours.copies_for_readers();
+  const bool both_write = asked.collective == tune::Collective::allreduce ||
+                          asked.collective == tune::Collective::reduce_scatter;
+  operation->execution.into_partials[0] = communicator.neighbours.copies_for_readers(both_write);
   if (is_stale(asked))
     operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
                                                  asked.slack + 1, asked.slack);

@@ -76,11 +76,13 @@ struct Neighbourhood {
     return std::any_of(costs.begin(), costs.end(),
                        [](const auto& of_node) { return of_node && of_node->caches_are_apart(); });
   }
-  /// The copies that an operation makes for neighbours to read.
-  detail::BulkCopy copies_for_readers() const {
+  /// The copies that an operation makes for neighbours to read.  `both_write`: its ranks write into
+  /// each other's partials, whose lines come back to the writer, as in an allreduce.
+  detail::BulkCopy copies_for_readers(bool both_write) const {
     using detail::BulkCopy;
-    return BulkCopy(detail::Stores::automatic, caches_are_apart() ? BulkCopy::gain_between_caches
-                                                                  : BulkCopy::gain_of_streaming);
+    return BulkCopy(detail::Stores::automatic, caches_are_apart() && !both_write
+                                                   ? BulkCopy::gain_between_caches
+                                                   : BulkCopy::gain_of_streaming);
   }
 };
 

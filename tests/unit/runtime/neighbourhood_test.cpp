@@ -146,10 +146,11 @@ TEST(Neighbourhood, caches_of_one_node_apart_are_enough) {
   EXPECT_FALSE(all.caches_are_apart());
   all.costs = {std::nullopt, shm::CopyCosts{.word = 60}};
   EXPECT_FALSE(all.caches_are_apart());
-  EXPECT_EQ(all.copies_for_readers().gain_min(), detail::BulkCopy::gain_of_streaming);
+  EXPECT_EQ(all.copies_for_readers(false).gain_min(), detail::BulkCopy::gain_of_streaming);
   all.costs.push_back(shm::CopyCosts{.word = 250, .is_word_alone = true});
   EXPECT_TRUE(all.caches_are_apart());
-  EXPECT_EQ(all.copies_for_readers().gain_min(), detail::BulkCopy::gain_between_caches);
+  EXPECT_EQ(all.copies_for_readers(false).gain_min(), detail::BulkCopy::gain_between_caches);
+  EXPECT_EQ(all.copies_for_readers(true).gain_min(), detail::BulkCopy::gain_of_streaming);
 }
 
 // A time of a word says nothing of copies.
