@@ -75,7 +75,7 @@ TEST(Copy, moves_what_overlaps) {
 }
 
 TEST(Copy, knows_the_slow_distances) {
-  for (std::uint64_t distance = 0; distance < 3 * 4096; ++distance)
+  for (std::uint64_t distance = 0; distance < std::uint64_t{3} * 4096; ++distance)
     EXPECT_EQ(repeats_slowly((1u << 20) + 80 + distance, (1u << 20) + 80),
               distance % 4096 >= 1 && distance % 4096 <= 31)
         << distance;
