@@ -36,7 +36,7 @@ class BulkCopy {
   /// copies then take a third of the time, and loses where they take half of it.
   static constexpr double gain_of_streaming = 3;
   /// A reader whose CPU shares no cache with this one fetches from elsewhere in any case, so that
-  /// streaming costs it nothing (docs/performance.md, "Reading in place").
+  /// streaming costs it little more (docs/performance.md, "Reading in place").
   static constexpr double gain_between_caches = 1.2;
 
   /// `gain_min`: how many times as fast as plain stores streaming ones must be.
