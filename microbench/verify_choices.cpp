@@ -358,7 +358,8 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
       if (const auto other = named(cell, with_vector(rival, vector), network)) consider(*other);
   }
 
-  if (const auto untuned = by_the_rule(cell)) result.untuned = consider(*untuned);
+  result.untuned = consider(choose(request, topology, tune::untuned(model.untuned)));
+  if (const auto rule = by_the_rule(cell)) result.rule = consider(*rule);
   result.uniform = best_uniform(cell, network);
   if (result.uniform != 0 && result.uniform < result.least) {
     result.least = result.uniform;
@@ -419,6 +420,18 @@ RegretSummary regrets_of(const std::vector<CellResult>& results, ChosenBy way) {
     if (result.by(way).time > 0) regrets.push_back(result.regret(way));
   RegretSummary summary{.cells = regrets.size()};
   if (regrets.empty()) return summary;
+  const auto quotients = [&](plan::Picoseconds CellResult::*other) {
+    RegretSummary::Quotients found;
+    for (const CellResult& result : results) {
+      const double over = quotient(result.by(way).time, result.*other);
+      found.worst = std::max(found.worst, over);
+      found.over += over > quotient_max ? 1 : 0;
+    }
+    return found;
+  };
+  summary.untuned = quotients(&CellResult::untuned);
+  summary.rule = quotients(&CellResult::rule);
+  summary.uniform = quotients(&CellResult::uniform);
   std::sort(regrets.begin(), regrets.end());
   summary.median = regrets[regrets.size() / 2];
   summary.high = regrets[(regrets.size() * 99 + 99) / 100 - 1];
@@ -428,26 +441,32 @@ RegretSummary regrets_of(const std::vector<CellResult>& results, ChosenBy way) {
   return summary;
 }
 
-VerifySummary summary_of(const std::vector<CellResult>& results) {
-  VerifySummary summary;
-  for (const CellResult& result : results) {
-    const double over_untuned = quotient(result.chosen(), result.untuned);
-    const double over_uniform = quotient(result.chosen(), result.uniform);
-    summary.over_untuned = std::max(summary.over_untuned, over_untuned);
-    summary.over_uniform = std::max(summary.over_uniform, over_uniform);
-    summary.not_monotone = std::max(summary.not_monotone, quotient(result.half, result.chosen()));
-    summary.not_split = std::max(summary.not_split, quotient(result.chosen(), 2 * result.half));
-    summary.slower_than_untuned += over_untuned > quotient_max ? 1 : 0;
-    summary.slower_than_uniform += over_uniform > quotient_max ? 1 : 0;
-    summary.not_robust += is_robust(result) ? 0 : 1;
-  }
-  return summary;
+std::size_t not_robust(const std::vector<CellResult>& results) {
+  return static_cast<std::size_t>(std::count_if(
+      results.begin(), results.end(), [](const CellResult& result) { return !is_robust(result); }));
 }
 
+namespace {
+
+// The columns of both tables.
+constexpr const char* quotient_heads =
+    "/ untuned, worst | over 1.02 | / rule, worst | over 1.02 | / uniform n, worst | over 1.02 ";
+std::string columns_of(const RegretSummary& summary) {
+  std::string text;
+  for (const RegretSummary::Quotients& one : {summary.untuned, summary.rule, summary.uniform})
+    text += one.worst == 0 ? std::string(" - | - |")
+                           : " " + fixed(one.worst, 3) + " | " + std::to_string(one.over) + " |";
+  return text;
+}
+
+}  // namespace
+
 std::string regret_table_of(const std::vector<CellResult>& results) {
-  std::string text =
-      "| chosen by | cells | regret, median | bound | 99 % | worst | bound | cells over it |\n"
-      "|---|---|---|---|---|---|---|---|\n";
+  std::string text = std::string(
+                         "| chosen by | cells | regret, median | bound | 99 % | worst | bound | "
+                         "cells over it | ") +
+                     quotient_heads +
+                     "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const ChosenBy way : every_way_of_choosing) {
     const RegretSummary summary = regrets_of(results, way);
     if (summary.cells == 0) continue;
@@ -455,7 +474,8 @@ std::string regret_table_of(const std::vector<CellResult>& results) {
     text += std::string("| ") + words_of(way) + " | " + std::to_string(summary.cells) + " | " +
             percent(summary.median, 2) + " | " + percent(bound.median, 0) + " | " +
             percent(summary.high, 2) + " | " + percent(summary.worst, 1) + " | " +
-            percent(bound.worst, 0) + " | " + std::to_string(summary.over) + " |\n";
+            percent(bound.worst, 0) + " | " + std::to_string(summary.over) + " |" +
+            columns_of(summary) + "\n";
   }
   return text;
 }
@@ -469,21 +489,15 @@ std::string table_of(const std::vector<CellResult>& results) {
   }
   groups[{"all", "all"}] = results;
   std::string text =
-      "| network | collective | cells | regret, median | 99 % | worst | over 10 % | / rule, worst "
-      "| over 1.02 | / uniform n, worst | over 1.02 | not robust |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      std::string("| network | collective | cells | regret, median | 99 % | worst | over 10 % | ") +
+      quotient_heads +
+      "| not robust |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& [key, group] : groups) {
     const RegretSummary regrets = regrets_of(group, ChosenBy::model);
-    const VerifySummary summary = summary_of(group);
     text += "| " + key.first + " | " + key.second + " | " + std::to_string(regrets.cells) + " | " +
             percent(regrets.median, 2) + " | " + percent(regrets.high, 1) + " | " +
-            percent(regrets.worst, 1) + " | " + std::to_string(regrets.over) + " | " +
-            fixed(summary.over_untuned, 3) + " | " + std::to_string(summary.slower_than_untuned) +
-            " | " +
-            (summary.over_uniform == 0 ? std::string("- | -")
-                                       : fixed(summary.over_uniform, 3) + " | " +
-                                             std::to_string(summary.slower_than_uniform)) +
-            " | " + std::to_string(summary.not_robust) + " |\n";
+            percent(regrets.worst, 1) + " | " + std::to_string(regrets.over) + " |" +
+            columns_of(regrets) + " " + std::to_string(not_robust(group)) + " |\n";
   }
   return text;
 }
@@ -494,27 +508,25 @@ std::string misses_of(const std::vector<CellResult>& results) {
     if (const double median = regrets_of(results, way).median; median > bound_of(way).median)
       text += std::string("chosen by ") + words_of(way) + ": the median regret is " +
               percent(median, 2) + ", expected at most " + percent(bound_of(way).median, 0) + "\n";
-  for (const CellResult& result : results) {
-    const double untuned = quotient(result.chosen(), result.untuned);
-    const double uniform = quotient(result.chosen(), result.uniform);
-    const bool is_slow = untuned > quotient_max || uniform > quotient_max || !is_robust(result);
+  for (const CellResult& result : results)
     for (const ChosenBy way : every_way_of_choosing) {
       const CellResult::Taken& taken = result.by(way);
-      const bool is_of_interest = way == ChosenBy::model && is_slow;
-      if (taken.time == 0 || (result.regret(way) <= bound_of(way).worst && !is_of_interest))
-        continue;
+      if (taken.time == 0) continue;
+      const double untuned = quotient(taken.time, result.untuned);
+      const double rule = quotient(taken.time, result.rule);
+      const double uniform = quotient(taken.time, result.uniform);
+      const bool is_slow = result.regret(way) > bound_of(way).worst ||
+                           std::max({untuned, rule, uniform}) > quotient_max;
+      if (!is_slow && (way != ChosenBy::model || is_robust(result))) continue;
       text += result.cell.text() + ", by " + words_of(way) + ": " + taken.choice + ", " +
               fixed(static_cast<double>(taken.time) / 1e6, 2) + " us, " +
-              fixed(1 + result.regret(way), 3) + " of " + result.best;
-      if (way == ChosenBy::model)
-        text +=
-            ", " + fixed(untuned, 3) + " of the rule" +
-            (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n") +
-            (result.half == 0 ? ""
-                              : ", half takes " + fixed(quotient(result.half, result.chosen()), 3));
+              fixed(1 + result.regret(way), 3) + " of " + result.best + ", " + fixed(untuned, 3) +
+              " of the untuned choice, " + fixed(rule, 3) + " of the rule" +
+              (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n");
+      if (way == ChosenBy::model && result.half != 0)
+        text += ", half takes " + fixed(quotient(result.half, taken.time), 3);
       text += "\n";
     }
-  }
   return text;
 }
 

@@ -91,6 +91,18 @@ std::uint32_t partners_of_blocks(const Query& query) {
   return times * static_cast<std::uint32_t>(std::bit_width(query.topology.node_count() - 1));
 }
 
+std::uint32_t partners_unasked(const Query& query) {
+  return std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)});
+}
+/// Whether rounds connect a rank with no more others than it has if nobody asks for these rounds.
+bool has_few_partners(const Query& query, const plan::PerRound& vector) {
+  const std::uint32_t node_count = query.topology.node_count();
+  std::uint32_t messages = 0;
+  for (const plan::Round& round : plan::two_partial_rounds(node_count, vector))
+    messages += round.messages;
+  return messages <= messages_max_of(node_count, partners_unasked(query));
+}
+
 plan::PerRound vector_across(const Query& query) {
   const std::uint32_t node_count = query.topology.node_count();
   if (node_count == 1) return {};
@@ -101,10 +113,9 @@ plan::PerRound vector_across(const Query& query) {
   const std::vector<std::size_t> blocks = blocks_of(query);
   const plan::LogGP share = share_of_blocks(query);
   const std::uint64_t bytes = priced_bytes(*std::max_element(blocks.begin(), blocks.end()));
-  return cheapest_vector(
-      node_count,
-      std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}),
-      [&](const plan::Round& round) { return price_of_blocks(share, round, bytes); });
+  return cheapest_vector(node_count, partners_unasked(query), [&](const plan::Round& round) {
+    return price_of_blocks(share, round, bytes);
+  });
 }
 /// Rounds overlap with each other and with stores, which the price of a round does not know: so
 /// vectors of few messages a round are variants, too, and come first: of equal prices, they have
@@ -125,20 +136,17 @@ std::vector<Variant> vectors_across(const Query& query) {
     if (query.topology.has_shared_nodes())
       for (const std::uint32_t n : {2u, 1u}) add(plan::uniform(node_count, n));
     // More messages a round are variants where events price them, within the limit of partners.
-    const std::uint32_t most = messages_max_of(
-        node_count,
-        std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)}));
     const bool is_priced = has_blocks_time(
         {.node_count = node_count, .ranks_per_node = query.topology.largest_node()});
     for (std::uint32_t n = 2; is_priced && !is_direct(query) && n <= 5; ++n) {
       plan::PerRound vector = plan::uniform(node_count, n);
-      std::uint32_t messages = 0;
-      for (const plan::Round& round : plan::two_partial_rounds(node_count, vector))
-        messages += round.messages;
-      if (messages <= most) add(std::move(vector));
+      if (has_few_partners(query, vector)) add(std::move(vector));
     }
   }
-  add(vector_across(query));
+  plan::PerRound vector = vector_across(query);
+  // A race proposes rounds by name, and nobody has asked for their connections.
+  const bool is_proposed = query.request.for_race && vector_in(query.request.only).has_value();
+  if (!is_proposed || is_direct(query) || has_few_partners(query, vector)) add(std::move(vector));
   return variants;
 }
 

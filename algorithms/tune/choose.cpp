@@ -835,14 +835,15 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
   if (tree.rule == plan::Branching::Rule::fibonacci)
     for (const std::uint32_t latency : {tree.latency - 1, tree.latency + 1})
       if (latency > 0 && latency <= plan::latency_max) add(Chooser::with_latency(choice, latency));
-  std::stable_sort(found.begin(), found.end(), [](const Choice& left, const Choice& right) {
-    return left.cost() < right.cost();
-  });
+  std::vector<std::pair<plan::Picoseconds, Choice*>> by_time;
+  for (Choice& other : found) by_time.emplace_back(other.expected(messages_of_finding_max), &other);
+  std::stable_sort(by_time.begin(), by_time.end(),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
   std::set<std::string> names{name_when_trimmed(choice)};
   std::vector<Choice> few;
-  for (Choice& other : found)
-    if (few.size() < count_max && names.insert(name_when_trimmed(other)).second)
-      few.push_back(std::move(other));
+  for (const auto& [time, other] : by_time)
+    if (few.size() < count_max && names.insert(name_when_trimmed(*other)).second)
+      few.push_back(std::move(*other));
   return few;
 }
 
@@ -882,9 +883,9 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   Chooser::Budget budget;
   const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
-  CollectiveRequest all_of_node = request;
-  all_of_node.for_race = true;
-  Chooser chooser(all_of_node, topology, knowledge);
+  CollectiveRequest raced = request;
+  raced.for_race = true;
+  Chooser chooser(raced, topology, knowledge);
   chooser.share(budget);
   if (kept.is_canonical) chooser.only_canonical();
   const std::optional<Choice> priced = chooser.try_choose();
@@ -908,7 +909,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
   const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
-  for (Choice& choice : beside(middle, request, topology, knowledge)) add(std::move(choice));
+  for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

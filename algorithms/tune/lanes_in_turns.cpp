@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "tune/chunks.hpp"
@@ -18,6 +19,9 @@ constexpr std::uint32_t exchanges_max = 2;  // more send far more bytes than the
 /// So many shapes, those with the least estimates, are priced by their events, if they have no more
 /// messages than this together.  Thousands of ranks have longer events.
 constexpr std::size_t priced_max = 24, priced_of_thousands_max = 12;
+/// Of prices that are less than a hundredth apart, that of the fewest messages is taken: it changes
+/// least if the network's gap is not exactly what it is taken for.
+constexpr plan::Picoseconds close_share = 100;
 constexpr std::uint64_t priced_messages_max = 1u << 16;
 
 /// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
@@ -216,18 +220,28 @@ plan::Picoseconds lane_turns_cost(const Query& query, const Variant& variant) {
 std::vector<Variant> lanes_in_turns(const Query& query) {
   if (!may_go_in_turns(query)) return {};
   if (!query.request.only.empty()) return named(query);
-  const plan::LaneTurns* best = nullptr;
-  plan::Picoseconds least = 0;
   const plan::NodeCounts counts = query.topology.counts();
+  struct Priced {
+    plan::Picoseconds cost;
+    std::uint64_t messages;
+    const plan::LaneTurns* shape;
+  };
+  std::vector<Priced> priced;
   const std::vector<plan::LaneTurns> shapes = shapes_by_estimate(query, counts);
-  for (const plan::LaneTurns& shape : shapes) {
-    const plan::Picoseconds cost = cost_of(query, shape, counts);
-    if (best != nullptr && cost >= least) continue;
-    least = cost;
-    best = &shape;
-  }
-  if (best == nullptr) return {};
-  return {variant_of(query, *best)};
+  for (const plan::LaneTurns& shape : shapes)
+    priced.push_back(
+        {cost_of(query, shape, counts), plan::lane_turns_extent(shape, counts).slots, &shape});
+  if (priced.empty()) return {};
+  const auto by_cost = [](const Priced& left, const Priced& right) {
+    return left.cost < right.cost;
+  };
+  const plan::Picoseconds least = std::min_element(priced.begin(), priced.end(), by_cost)->cost;
+  const auto is_far = [&](const Priced& one) { return one.cost - least > least / close_share; };
+  priced.erase(std::remove_if(priced.begin(), priced.end(), is_far), priced.end());
+  const auto by_messages = [](const Priced& left, const Priced& right) {
+    return std::tie(left.messages, left.cost) < std::tie(right.messages, right.cost);
+  };
+  return {variant_of(query, *std::min_element(priced.begin(), priced.end(), by_messages)->shape)};
 }
 
 }  // namespace tutti::tune

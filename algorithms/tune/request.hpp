@@ -63,7 +63,6 @@ struct CollectiveRequest {
 
   // The ranks and their contexts have these.
   std::uint32_t partners_max = UINT32_MAX;  // connections that a context can hold
-                                            // whose messages are notified
   bool shares_target = false;               // the ranks of each node have one target
   bool zero_copy = false;                   // the buffers of all ranks are registered
   RingRoom ring_room = RingRoom::not_told;
@@ -75,7 +74,8 @@ struct CollectiveRequest {
   bool one_value_only = false;  // and a message carries one value of it
 
   /// In a single node, all schedules that it can run are considered, and not only what a rule
-  /// takes, so that they can be measured.
+  /// takes, so that they can be measured.  Between nodes, rounds that a race proposes by name
+  /// connect a rank with no more others than rounds that are chosen by price.
   bool for_race = false;
 
   std::size_t bytes() const noexcept { return element_count * reduction.element_bytes; }

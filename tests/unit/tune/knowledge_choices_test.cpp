@@ -465,6 +465,33 @@ TEST(Candidates, are_different_schedules_of_one_family) {
   EXPECT_EQ(rounds.size(), 4u);
 }
 
+// The price of 3,3 among these 17 nodes is a quarter more than it takes, and it is the fastest.
+TEST(Candidates, beside_a_choice_are_those_of_the_least_times) {
+  const Knowledge hdr = untuned(machine_preset("hdr"));
+  const std::string fastest = "8 lanes, recursive_multiplying with 3,3 a round across";
+  const std::vector<Choice> found =
+      candidates(allreduce_of(4096, Agreement::identical), nodes_of(17, 8), hdr, 4);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Choice& choice) {
+    return choice.name() == fastest;
+  })) << found.front().name();
+}
+
+// A race picks what is fastest of its racers, and so decides about connections, too.
+TEST(Candidates, connect_a_rank_with_no_more_others_than_a_choice_by_price) {
+  CollectiveRequest request = allreduce_of(16);
+  request.collective = Collective::allgather;
+  const Knowledge roce = untuned(machine_preset("roce10"));
+  CollectiveRequest asked = request;
+  asked.only = "block_dissemination with 7,7 a round";
+  EXPECT_EQ(choose(asked, nodes_of(63), roce).name(), asked.only);
+  for (const Choice& choice : candidates(request, nodes_of(63), roce, 8)) {
+    std::set<Rank> partners;
+    for (const plan::Step& step : choice.first_plan().steps)
+      if (step.peer != no_rank) partners.insert(step.peer);
+    EXPECT_LE(partners.size(), 24u) << choice.name();
+  }
+}
+
 // A price may be far from the events.  A measurement over such a price says nothing of another
 // shape, where the events of that family are followed.
 TEST(Choice, expects_the_time_of_the_events_where_these_are_not_too_many) {
