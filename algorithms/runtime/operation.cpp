@@ -22,18 +22,21 @@ namespace {
 /// between two ready ranks takes.
 constexpr unsigned polls_before_clock = 256;
 
-/// Polls between two looks at the clock, and between two yields when ranks are more than CPUs.
+/// Polls between two looks at the clock.
 constexpr unsigned polls_per_turn = 64;
-constexpr unsigned polls_per_turn_oversubscribed = 8;
+/// Polls before a yield when ranks are more than CPUs, the first one included: the rank that is
+/// waited for may need this CPU, and a yield to nobody takes less than a microsecond.
+constexpr unsigned polls_per_turn_oversubscribed = 2;
 
 /// At time `now`, without progress for `idle`, gives the core to somebody else, or not; for `left`
 /// at most.
 void give_way(Context::Implementation& context, runtime::Liveness& watched, Timeout now,
               Timeout idle, Timeout left) noexcept {
-  const runtime::Waiting waiting{.policy = context.settings.wait,
-                                 .oversubscribed = context.oversubscribed,
-                                 .time_is_simulated = context.clock.is_simulated(),
-                                 .can_be_woken = context.can_be_woken()};
+  const runtime::Waiting waiting{
+      .policy = context.settings.wait,
+      .oversubscribed = context.oversubscribed,
+      .time_is_simulated = context.clock.is_simulated(),
+      .can_be_woken = context.settings.wait == WaitPolicy::block && context.can_be_woken()};
   switch (runtime::give_way(waiting, idle)) {
     case runtime::GiveWay::not_at_all:
       return;
@@ -278,7 +281,9 @@ Status Operation::Implementation::wait(Timeout timeout) noexcept {
   for (unsigned polls = 0; polls < polls_before_clock; ++polls) {
     if (!execution.in_flight) return settled();
     context.progress();
-    if (timeout <= Timeout::zero() || (context.oversubscribed && polls >= polls_per_turn)) break;
+    if (timeout <= Timeout::zero() ||
+        (context.oversubscribed && polls + 1 >= polls_per_turn_oversubscribed))
+      break;
   }
   return execution.in_flight ? wait_slow(timeout) : settled();
 }
