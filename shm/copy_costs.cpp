@@ -17,8 +17,9 @@ using namespace probing;
 /// The first rounds of each way bring pages and code into the caches, so there are more rounds than
 /// have to agree.
 constexpr std::uint64_t rounds_min = 6;
-constexpr std::uint64_t rounds_max = 32;        // of those that count
-constexpr std::uint64_t large_rounds_max = 12;  // each takes as long as several rounds of chunks
+// Of those that count.  Most probes need 6 of chunks and 4 large ones, and take a fifth of their time.
+constexpr std::uint64_t rounds_max = 64;
+constexpr std::uint64_t large_rounds_max = 40;
 constexpr std::uint64_t words_min = 3;
 constexpr std::uint64_t words_max = 25;
 static_assert(words_max % parts == 0, "a round of parts begins behind the words");
