@@ -23,14 +23,9 @@ iovec piece(std::uint64_t at, std::size_t bytes) noexcept {
 }
 
 /// Whether to read by way of the stack: `rep movsb`, by which the kernel copies, would be slow.
-bool reads_by_stack([[maybe_unused]] std::uint64_t from, [[maybe_unused]] const std::byte* into,
-                    [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__x86_64__)
+bool reads_by_stack(std::uint64_t from, const std::byte* into, std::size_t bytes) noexcept {
   constexpr std::size_t bytes_min = 1024;
   return bytes >= bytes_min && detail::repeats_slowly(reinterpret_cast<std::uintptr_t>(into), from);
-#else
-  return false;
-#endif
 }
 
 /// Returns 0 or an errno.
@@ -45,26 +40,6 @@ int read_directly(std::int32_t process, std::uint64_t from, std::byte* into,
     into += moved;
     from += static_cast<std::uint64_t>(moved);
     bytes -= static_cast<std::size_t>(moved);
-  }
-  return 0;
-}
-
-/// As read_directly(), in two copies.  The place on the stack is at a distance from `from` that the
-/// kernel copies quickly, and copy_memory() is quick for every distance.
-int read_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
-                  std::size_t bytes) noexcept {
-  constexpr std::size_t room = 16 << 10;  // a multiple of a page, so that the distance stays
-  constexpr std::size_t beside = 32;
-  alignas(64) std::array<std::byte, room + beside> stack;
-  const bool is_slow = detail::repeats_slowly(reinterpret_cast<std::uintptr_t>(stack.data()), from);
-  std::byte* const place = stack.data() + (is_slow ? beside : 0);
-  while (bytes > 0) {
-    const std::size_t now = std::min(bytes, room);
-    if (const int error = read_directly(process, from, place, now); error != 0) return error;
-    detail::copy_memory(into, place, now);
-    into += now;
-    from += now;
-    bytes -= now;
   }
   return 0;
 }
@@ -93,8 +68,29 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 
 int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept {
-  return reads_by_stack(from, into, bytes) ? read_by_stack(process, from, into, bytes)
+  return reads_by_stack(from, into, bytes) ? peek_by_stack(process, from, into, bytes)
                                            : read_directly(process, from, into, bytes);
+}
+
+// The place on the stack is at a distance from `from` that the kernel copies quickly, and
+// copy_memory() is quick for every distance.
+int peek_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
+                  std::size_t bytes) noexcept {
+  constexpr std::size_t room = 16 << 10;  // a multiple of a page, so that the distance stays
+  constexpr std::size_t beside = 32;
+  alignas(64) std::array<std::byte, room + beside> stack;
+  const bool is_slow =
+      detail::is_slow_distance(reinterpret_cast<std::uintptr_t>(stack.data()), from);
+  std::byte* const place = stack.data() + (is_slow ? beside : 0);
+  while (bytes > 0) {
+    const std::size_t now = std::min(bytes, room);
+    if (const int error = read_directly(process, from, place, now); error != 0) return error;
+    detail::copy_memory(into, place, now);
+    into += now;
+    from += now;
+    bytes -= now;
+  }
+  return 0;
 }
 
 int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {

@@ -23,6 +23,11 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept;
 
+/// Likewise, in two copies by way of the stack: what the others do where the kernel's copy would be
+/// slow (tutti/detail/copy.hpp).
+int peek_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
+                  std::size_t bytes) noexcept;
+
 /// A process of this node whose memory is read.  The system gives out ids again, so a reading also
 /// reads, in the same system call and thus from the same memory, the nonce with which the process's
 /// mapping begins.  It does not if a reading of the nonce began less than a millisecond before the

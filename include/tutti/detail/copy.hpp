@@ -2,20 +2,60 @@
 // that this is fast.  On AMD's family 25 (Zen 3) it is slow if the target begins 1 to 31 bytes
 // after the source, modulo a page: 1.5 GB/s instead of 30 to 80 (docs/performance.md).  Copies from
 // an arena to its user are often so: arena blocks begin with a page, large vectors 16 bytes later.
+// On other processors such copies are as fast as others, and made like them.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 namespace tutti::detail {
 
-/// Whether `rep movsb` from `from` to `into` is slow on some processors.
-inline bool repeats_slowly(std::uint64_t into, std::uint64_t from) noexcept {
+/// Whether `into` is at a distance from `from` at which `rep movsb` is slow on some processors.
+inline bool is_slow_distance(std::uint64_t into, std::uint64_t from) noexcept {
   constexpr std::uint64_t page_bytes = 4096, slow_to = 31;
   return (into - from - 1) % page_bytes < slow_to;
+}
+
+#if defined(__x86_64__)
+/// Whether this processor is one of them: measured by the first call, in some microseconds.
+inline bool has_slow_distances() noexcept {
+  static const bool is_found = []() noexcept {
+    constexpr std::size_t page_bytes = 4096, slow_distance = 16, other_distance = 64;
+    constexpr int tries = 5, copies = 4;
+    std::array<std::byte, 2 * page_bytes + other_distance> memory{};
+    const auto least_time = [&](std::size_t distance) {
+      auto time = std::chrono::nanoseconds::max();
+      for (int i = 0; i < tries; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        for (int copy = 0; copy < copies; ++copy) {
+          const std::byte* from = memory.data();
+          std::byte* into = memory.data() + page_bytes + distance;
+          std::size_t count = page_bytes;
+          asm volatile("rep movsb" : "+S"(from), "+D"(into), "+c"(count) : : "memory");
+        }
+        time = std::min<std::chrono::nanoseconds>(time, std::chrono::steady_clock::now() - begin);
+      }
+      return time;
+    };
+    return least_time(slow_distance) > 3 * least_time(other_distance);
+  }();
+  return is_found;
+}
+#endif
+
+/// Whether `rep movsb` from `from` to `into` is slow on this processor.
+inline bool repeats_slowly([[maybe_unused]] std::uint64_t into,
+                           [[maybe_unused]] std::uint64_t from) noexcept {
+#if defined(__x86_64__)
+  return is_slow_distance(into, from) && has_slow_distances();
+#else
+  return false;
+#endif
 }
 
 /// Below so many bytes, memcpy does not use `rep movsb`.
@@ -27,23 +67,27 @@ inline bool overlap(const std::byte* into, const std::byte* from, std::size_t by
   return target < source + bytes && source < target + bytes;
 }
 
+/// Copies like memcpy, but never by `rep movsb`.
+inline void copy_in_pieces(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
+  std::size_t piece_bytes = repeated_bytes_min / 2;
+  asm("" : "+r"(piece_bytes));  // else the compiler may make `rep movsq` of a constant length
+  for (; bytes > piece_bytes; bytes -= piece_bytes) {
+    std::memcpy(into, from, piece_bytes);
+    into += piece_bytes;
+    from += piece_bytes;
+  }
+  if (bytes > 0) std::memcpy(into, from, bytes);
+}
+
 /// Copies like memcpy, at about the same speed for all distances.  With no bytes, pointers may be
 /// null.
 inline void copy_memory(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
-#if defined(__x86_64__)
   if (bytes >= repeated_bytes_min && repeats_slowly(reinterpret_cast<std::uintptr_t>(into),
                                                     reinterpret_cast<std::uintptr_t>(from)))
-      [[unlikely]] {
-    std::size_t piece_bytes = repeated_bytes_min / 2;
-    asm("" : "+r"(piece_bytes));  // else the compiler may make `rep movsq` of a constant length
-    for (; bytes > piece_bytes; bytes -= piece_bytes) {
-      std::memcpy(into, from, piece_bytes);
-      into += piece_bytes;
-      from += piece_bytes;
-    }
-  }
-#endif
-  if (bytes > 0) std::memcpy(into, from, bytes);
+      [[unlikely]]
+    copy_in_pieces(into, from, bytes);
+  else if (bytes > 0)
+    std::memcpy(into, from, bytes);
 }
 
 /// Like copy_memory(), but source and target may overlap.

@@ -37,7 +37,8 @@ FasterOfTwo choice_of_stores() {
   return FasterOfTwo(BulkCopy::gain_of_streaming);
 }
 
-// Distances for which `rep movsb` is slow are copied in pieces.
+// On processors on which `rep movsb` is slow at a distance, what is at that distance is copied in
+// pieces.
 TEST(Copy, is_exact_at_every_distance) {
   constexpr std::size_t longest = 5 * repeated_bytes_min + 3, page = 4096;
   alignas(4096) static std::array<std::byte, longest + page> from, into;
@@ -48,6 +49,9 @@ TEST(Copy, is_exact_at_every_distance) {
           repeated_bytes_min + 1, 2 * repeated_bytes_min, longest}) {
       into.fill(std::byte{0xee});
       std::byte* const target = into.data() + distance;
+      copy_in_pieces(target, from.data(), bytes);
+      EXPECT_TRUE(std::equal(target, target + bytes, from.begin())) << distance << " " << bytes;
+      std::fill(target, target + bytes, std::byte{0xee});
       if (bytes % 2 == 0)
         copy_memory(target, from.data(), bytes);
       else
@@ -76,10 +80,19 @@ TEST(Copy, moves_what_overlaps) {
 
 TEST(Copy, knows_the_slow_distances) {
   for (std::uint64_t distance = 0; distance < std::uint64_t{3} * 4096; ++distance)
-    EXPECT_EQ(repeats_slowly((1u << 20) + 80 + distance, (1u << 20) + 80),
+    EXPECT_EQ(is_slow_distance((1u << 20) + 80 + distance, (1u << 20) + 80),
               distance % 4096 >= 1 && distance % 4096 <= 31)
         << distance;
-  EXPECT_TRUE(repeats_slowly(4096, 8191)) << "1 behind, in the page before";
+  EXPECT_TRUE(is_slow_distance(4096, 8191)) << "1 behind, in the page before";
+}
+
+// Whatever the processor is, what it says of itself stays the same.
+TEST(Copy, is_slow_at_no_distance_but_these) {
+  for (const std::uint64_t distance : {0u, 32u, 64u, 4000u})
+    EXPECT_FALSE(repeats_slowly((1u << 20) + distance, 1u << 20)) << distance;
+  const bool is_slow = repeats_slowly((1u << 20) + 16, 1u << 20);
+  for (const std::uint64_t distance : {1u, 31u, 4097u})
+    EXPECT_EQ(repeats_slowly((1u << 20) + distance, 1u << 20), is_slow) << distance;
 }
 
 TEST(FasterOfTwo, streams_where_the_cpus_share_no_cache_and_there_alone) {
