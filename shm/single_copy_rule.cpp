@@ -34,12 +34,19 @@ double own(double bytes, const CopyCosts& costs) noexcept {
   return costs.own_chunk * bytes / chunk;
 }
 
-/// Who copies first and who copies then: the second waits for the first chunk only.
-double one_after_the_other(double bytes, double first, double second) noexcept {
+/// By how much copies of both ranks slow each other down: 1.0 to 1.5 on two cores, 1.9 on two
+/// threads of one core (docs/performance.md, "Reading in place").
+double factor_at_once(const CopyCosts& costs) noexcept {
+  return std::max(1.0,
+                  (costs.exchange_chunk - 2 * costs.word) / (costs.put_chunk + costs.get_chunk));
+}
+
+/// Who copies first and who copies then: the second waits for the first chunk only.  From then on
+/// both copy at the same time, which takes `factor` times as long.
+double one_after_the_other(double bytes, double first, double second, double factor = 1) noexcept {
   const double chunks = bytes / chunk;
-  return chunks <= 1
-             ? first + second
-             : first / chunks + second / chunks + std::max(first, second) * (1 - 1 / chunks);
+  if (chunks <= 1) return first + second;
+  return first / chunks + second / chunks + std::max(first, second) * (1 - 1 / chunks) * factor;
 }
 
 /// The time of what is longer than a chunk: a line through the times of a chunk and of
@@ -59,15 +66,13 @@ double read_at_once(double bytes, const CopyCosts& costs) noexcept {
 }
 
 /// The time of a put and a get while the other rank makes both, too.  This slows both ranks down by
-/// a factor, which is measured for a chunk (1.0 to 1.5 on two cores, 1.9 on two threads of one
-/// core; docs/performance.md, "Reading in place"), and is smaller for small payloads, which stay in
-/// the first-level caches.
+/// a factor, which is measured for a chunk, and is smaller for small payloads, which stay in the
+/// first-level caches.
 double copy_at_once(double bytes, const CopyCosts& costs) noexcept {
   const double alone = put(bytes, costs) + get(bytes, costs);
-  const double chunk_alone = costs.put_chunk + costs.get_chunk;
-  const double of_chunk = std::max(chunk_alone, costs.exchange_chunk - 2 * costs.word);
-  if (bytes <= chunk) return alone * (1 + (of_chunk / chunk_alone - 1) * bytes / chunk);
-  return beyond_chunk(of_chunk, costs.exchange_large, bytes);
+  const double factor = factor_at_once(costs);
+  if (bytes <= chunk) return alone * (1 + (factor - 1) * bytes / chunk);
+  return beyond_chunk((costs.put_chunk + costs.get_chunk) * factor, costs.exchange_large, bytes);
 }
 
 constexpr std::size_t bytes_min = 1u << 10;  // less is not worth a system call anywhere
@@ -130,8 +135,10 @@ double copying_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& cost
   switch (what) {
     case ReadFor::broadcast:
     case ReadFor::reduce:
-      return costs.word + one_after_the_other(bytes, put_all, get_all);
-    case ReadFor::gather:  // the root copies its own block before it waits for the first one
+      return costs.word + one_after_the_other(bytes, put_all, get_all, factor_at_once(costs));
+    // The root copies its own block before it waits for the first one.  Its copies disturb those of
+    // the others less than in a broadcast (single_copy_rule_test.cpp).
+    case ReadFor::gather:
       if (bytes <= chunk) return costs.word + std::max(put_all, own(bytes, costs)) + get_all;
       return costs.word + one_after_the_other(bytes, put_all, own(bytes, costs) + get_all);
     case ReadFor::scatter:
