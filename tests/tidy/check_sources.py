@@ -31,7 +31,7 @@ MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi", "
 BANNED = [
     (re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b|\bTBD\b"), "unfinished work"),
     (re.compile(r"#define private"), "a redefined keyword"),
-    (re.compile(r"\bvolatile\b"), "volatile for synchronisation"),
+    (re.compile(r"(?<!\basm )\bvolatile\b"), "volatile for synchronisation"),
     (re.compile(r"\bstd::shared_ptr<ibv_"), "shared ownership of a verbs object"),
     (re.compile(r"\blog2?\s*\(|\bstd::log"), "a floating-point logarithm"),
 ]
