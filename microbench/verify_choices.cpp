@@ -521,7 +521,8 @@ std::string misses_of(const std::vector<CellResult>& results) {
       text += result.cell.text() + ", by " + words_of(way) + ": " + taken.choice + ", " +
               fixed(static_cast<double>(taken.time) / 1e6, 2) + " us, " +
               fixed(1 + result.regret(way), 3) + " of " + result.best + ", " + fixed(untuned, 3) +
-              " of the untuned choice, " + fixed(rule, 3) + " of the rule" +
+              " of the untuned choice" +
+              (result.rule == 0 ? "" : ", " + fixed(rule, 3) + " of the rule") +
               (result.uniform == 0 ? "" : ", " + fixed(uniform, 3) + " of uniform n");
       if (way == ChosenBy::model && result.half != 0)
         text += ", half takes " + fixed(quotient(result.half, taken.time), 3);

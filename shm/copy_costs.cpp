@@ -17,9 +17,9 @@ using namespace probing;
 /// The first rounds of each way bring pages and code into the caches, so there are more rounds than
 /// have to agree.
 constexpr std::uint64_t rounds_min = 6;
-// These limits are of rounds that count.  Most probes need six rounds of chunks and four large
-// ones, and take a fifth of their time.
-constexpr std::uint64_t rounds_max = 64;
+constexpr std::uint64_t rounds_max = 32;
+/// Long payloads disturb each other more, so their times agree later.  Most probes need four rounds
+/// of them.
 constexpr std::uint64_t large_rounds_max = 40;
 constexpr std::uint64_t words_min = 3;
 constexpr std::uint64_t words_max = 25;

@@ -23,8 +23,8 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 int peek_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept;
 
-/// Likewise, in two copies by way of the stack: what the others do where the kernel's copy would be
-/// slow (tutti/detail/copy.hpp).
+/// Likewise, in two copies, first to the stack.  All functions here read so where the kernel would
+/// copy slowly (tutti/detail/copy.hpp).
 int peek_by_stack(std::int32_t process, std::uint64_t from, std::byte* into,
                   std::size_t bytes) noexcept;
 

@@ -136,8 +136,9 @@ double copying_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& cost
     case ReadFor::broadcast:
     case ReadFor::reduce:
       return costs.word + one_after_the_other(bytes, put_all, get_all, factor_at_once(costs));
-    // The root copies its own block before it waits for the first one.  Its copies disturb those of
-    // the others less than in a broadcast (single_copy_rule_test.cpp).
+    // The root copies its own block before it waits for the first one.  With the factor of a
+    // broadcast, the rule would read what takes longer so on two machines of its test; the same
+    // holds for a scatter.
     case ReadFor::gather:
       if (bytes <= chunk) return costs.word + std::max(put_all, own(bytes, costs)) + get_all;
       return costs.word + one_after_the_other(bytes, put_all, own(bytes, costs) + get_all);

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/copy.hpp>
 #include <utility>
 
 #include "engine/advance.hpp"
@@ -58,6 +59,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
     staging_memory = {fabric.arena().set_aside(bytes), bytes};
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())
     sleeper.emplace(fabric.arena().mapping());
+  static_cast<void>(detail::has_slow_distances());  // measured now, not while data move
   if (settings.report_signal != 0) {
     runtime::report_on_signal(settings.report_signal);
     reports_printed = runtime::report_signals();

@@ -24,8 +24,9 @@ constexpr unsigned polls_before_clock = 256;
 
 /// Polls between two looks at the clock.
 constexpr unsigned polls_per_turn = 64;
-/// Polls before a yield when ranks are more than CPUs, the first one included: the rank that is
-/// waited for may need this CPU, and a yield to nobody takes less than a microsecond.
+/// Polls between two yields when ranks are more than CPUs: the rank that is waited for may need
+/// this CPU, and a yield to nobody takes less than a microsecond.  The first yield comes after
+/// twice as many.
 constexpr unsigned polls_per_turn_oversubscribed = 2;
 
 /// At time `now`, without progress for `idle`, gives the core to somebody else, or not; for `left`

@@ -19,7 +19,8 @@ struct Waiting {
   WaitPolicy policy = WaitPolicy::automatic;
   bool oversubscribed = false;
   bool time_is_simulated = false;
-  /// Whether everything that the operations in flight wait for ends a sleep of this rank.
+  /// Whether everything that the operations in flight wait for ends a sleep of this rank.  It
+  /// matters to WaitPolicy::block alone.
   bool can_be_woken = false;
 };
 

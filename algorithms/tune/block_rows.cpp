@@ -91,12 +91,14 @@ std::uint32_t partners_of_blocks(const Query& query) {
   return times * static_cast<std::uint32_t>(std::bit_width(query.topology.node_count() - 1));
 }
 
+/// The limit for rounds that are chosen by price.
 std::uint32_t partners_unasked(const Query& query) {
   return std::min({query.request.partners_max, partners_unasked_max, partners_of_blocks(query)});
 }
-/// Whether rounds connect a rank with no more others than it has if nobody asks for these rounds.
+/// Whether these rounds are possible, and connect a rank with no more than partners_unasked().
 bool has_few_partners(const Query& query, const plan::PerRound& vector) {
   const std::uint32_t node_count = query.topology.node_count();
+  if (!plan::is_executable(node_count, vector)) return false;
   std::uint32_t messages = 0;
   for (const plan::Round& round : plan::two_partial_rounds(node_count, vector))
     messages += round.messages;
@@ -144,7 +146,8 @@ std::vector<Variant> vectors_across(const Query& query) {
     }
   }
   plan::PerRound vector = vector_across(query);
-  // A race proposes rounds by name, and nobody has asked for their connections.
+  // Rounds that a user names may need any number of connections, those that a race proposes may
+  // not.
   const bool is_proposed = query.request.for_race && vector_in(query.request.only).has_value();
   if (!is_proposed || is_direct(query) || has_few_partners(query, vector)) add(std::move(vector));
   return variants;

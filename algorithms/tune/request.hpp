@@ -73,9 +73,9 @@ struct CollectiveRequest {
   bool is_undivided = false;    // the payload is a part already: no schedule divides it further
   bool one_value_only = false;  // and a message carries one value of it
 
-  /// In a single node, all schedules that it can run are considered, and not only what a rule
-  /// takes, so that they can be measured.  Between nodes, rounds that a race proposes by name
-  /// connect a rank with no more others than rounds that are chosen by price.
+  /// A race asks.  In a single node, all schedules that it can run are considered, and not only
+  /// what a rule takes, so that they can be measured.  Between nodes, a vector that the race names
+  /// for an allgather connects a rank with no more others than one that is chosen by price.
   bool for_race = false;
 
   std::size_t bytes() const noexcept { return element_count * reduction.element_bytes; }

@@ -2,7 +2,7 @@
 // that this is fast.  On AMD's family 25 (Zen 3) it is slow if the target begins 1 to 31 bytes
 // after the source, modulo a page: 1.5 GB/s instead of 30 to 80 (docs/performance.md).  Copies from
 // an arena to its user are often so: arena blocks begin with a page, large vectors 16 bytes later.
-// On other processors such copies are as fast as others, and made like them.
+// A processor on which they are as fast as others makes them like others.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,13 @@ inline bool is_slow_distance(std::uint64_t into, std::uint64_t from) noexcept {
   return (into - from - 1) % page_bytes < slow_to;
 }
 
-#if defined(__x86_64__)
-/// Whether this processor is one of them: measured by the first call, in some microseconds.
+/// Whether `rep movsb` is slow on this processor at such distances.  The first call measures it in
+/// up to 0.2 ms; the making of a context is one, so that none of the calls that move data is.
 inline bool has_slow_distances() noexcept {
+#if defined(__x86_64__)
   static const bool is_found = []() noexcept {
     constexpr std::size_t page_bytes = 4096, slow_distance = 16, other_distance = 64;
-    constexpr int tries = 5, copies = 4;
+    constexpr int tries = 4, copies = 16;
     std::array<std::byte, 2 * page_bytes + other_distance> memory{};
     const auto least_time = [&](std::size_t distance) {
       auto time = std::chrono::nanoseconds::max();
@@ -45,17 +46,14 @@ inline bool has_slow_distances() noexcept {
     return least_time(slow_distance) > 3 * least_time(other_distance);
   }();
   return is_found;
-}
-#endif
-
-/// Whether `rep movsb` from `from` to `into` is slow on this processor.
-inline bool repeats_slowly([[maybe_unused]] std::uint64_t into,
-                           [[maybe_unused]] std::uint64_t from) noexcept {
-#if defined(__x86_64__)
-  return is_slow_distance(into, from) && has_slow_distances();
 #else
   return false;
 #endif
+}
+
+/// Whether `rep movsb` from `from` to `into` is slow on this processor.
+inline bool repeats_slowly(std::uint64_t into, std::uint64_t from) noexcept {
+  return is_slow_distance(into, from) && has_slow_distances();
 }
 
 /// Below so many bytes, memcpy does not use `rep movsb`.
