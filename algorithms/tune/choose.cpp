@@ -262,6 +262,7 @@ class Chooser {
   }
   struct Times {
     plan::Picoseconds found, other;
+    bool are_of_events;
   };
   static std::optional<Times> times_of(const Choice& found, Choice& other,
                                        const Corrections& corrections, std::size_t budget);
@@ -481,7 +482,8 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// The times of both by their events, corrected by findings, if the events of both can be followed.
+/// The times of both by their events, or by their prices if `found` was chosen by these, corrected
+/// by findings.  Nothing: the events of only one can be followed.
 std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& other,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
@@ -491,18 +493,20 @@ std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& oth
       other.time_ = rival.time;
   const Query query = other.query();
   const plan::Plan& plan = other.first_plan();
-  if (found.time_ && !other.time_ &&
+  const bool is_followed = found.time_.has_value();
+  if (is_followed && !other.time_ &&
       messages_followed(query, *other.row_, other.variant_, plan) <= budget)
     other.time_ = followed_time(query, *other.row_, other.variant_, plan);
-  if (!found.time_ || !other.time_) return {};
+  if (is_followed && !other.time_) return {};
+  if (!is_followed && (found.row_->cost == nullptr || other.row_->cost == nullptr)) return {};
   const auto time = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
-    return corrected(*choice.time_,
+    return corrected(is_followed ? *choice.time_ : choice.cost(),
                      corrections.factor(family_of(choice.name()), choice.request_.collective,
                                         choice.request_.bytes(), topology.node_count(),
                                         topology.largest_node()));
   };
-  return Times{time(found), time(other)};
+  return Times{time(found), time(other), is_followed};
 }
 
 Choice choose(const CollectiveRequest& request, const Topology& topology,
@@ -715,8 +719,8 @@ std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& re
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by
-  // the recurrence (README).
-  constexpr plan::Picoseconds share = 100;
+  // the recurrence (README).  Prices are off themselves.
+  constexpr plan::Picoseconds share_of_events = 100, share_of_prices = 25;
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)
     return;
@@ -727,7 +731,9 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
   if (!here) return;
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
-  if (!times || times->other > times->found + times->found / share) return;
+  if (!times) return;
+  const plan::Picoseconds share = times->are_of_events ? share_of_events : share_of_prices;
+  if (times->other > times->found + times->found / share) return;
   Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));
   Chooser::replace(found, *here);

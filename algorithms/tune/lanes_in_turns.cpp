@@ -20,9 +20,10 @@ constexpr std::uint32_t exchanges_max = 2;  // more send far more bytes than the
 /// messages than this together.  Thousands of ranks have longer events.
 constexpr std::size_t priced_max = 24, priced_of_thousands_max = 12;
 constexpr std::uint64_t priced_messages_max = 1u << 16;
-/// The shape with the fewest messages is taken of those whose price is at most a hundredth above
-/// the least: its time changes least if the network's gap is not exactly what it is taken for.
-constexpr plan::Picoseconds close_share = 100;
+/// The shape with the fewest messages is taken of those whose price is at most half a hundredth
+/// above the least: its time changes least if the network's gap is not exactly what it is taken
+/// for.
+constexpr plan::Picoseconds close_share = 200;
 
 /// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
 /// knows.
