@@ -480,7 +480,7 @@ TEST(SingleCopyRule, figures_and_ranges_are_said) {
             "scatter from 8K on; allgather from 8K on; alltoall from 8K on");
   EXPECT_EQ(text_of(no_reading()).substr(0, 30), "broadcast never; reduce never;");
   EXPECT_EQ(text_of(reading_by_costs(epyc_with_two_cores.costs)),
-            "broadcast never; reduce never; allreduce never; gather never; scatter 64K; "
+            "broadcast 64K; reduce never; allreduce never; gather never; scatter 64K; "
             "allgather from 64K on; alltoall from 64K on");
   CopyCosts costs = xeon.costs;
   EXPECT_EQ(text_of(costs).find("512K"), std::string::npos);
