@@ -180,10 +180,13 @@ ReadRanges reading_from(std::size_t bytes) noexcept {
   return ranges;
 }
 
-ReadRanges reading_by_costs(const CopyCosts& costs) noexcept {
+ReadRanges reading_by_costs(const CopyCosts& costs, bool shares_cpus) noexcept {
   ReadRanges ranges = no_reading();
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const auto what = static_cast<ReadFor>(i);
+    if (shares_cpus &&
+        (what == ReadFor::broadcast || what == ReadFor::gather || what == ReadFor::allgather))
+      continue;  // docs/performance.md, "Reading in place"
     const std::size_t most = most_to_read(what);
     for (std::size_t bytes = bytes_min; bytes <= std::min(most, bytes_max); bytes *= 2) {
       const bool pays =

@@ -50,8 +50,10 @@ ReadRanges no_reading() noexcept;
 /// up to its limit above.  SIZE_MAX means never; 0 and 1 mean always, whatever the size.
 ReadRanges reading_from(std::size_t bytes) noexcept;
 
-/// By what it costs.  Allreduces are never read.
-ReadRanges reading_by_costs(const CopyCosts& costs) noexcept;
+/// By what it costs.  Allreduces are never read; nor are, where ranks share CPUs, broadcasts,
+/// gathers and allgathers: one rank's payload is then read by several in turn, each of which pays
+/// for a system call and for pages, where a copy in shared memory is still in the CPU's cache.
+ReadRanges reading_by_costs(const CopyCosts& costs, bool shares_cpus = false) noexcept;
 
 /// How many nanoseconds reading or copying one payload takes by these figures.  The rule compares
 /// the two.

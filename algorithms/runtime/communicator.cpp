@@ -345,7 +345,6 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   }
   if (!original_nodes && !context.settings.ranks_per_node.empty())
     original_nodes = std::make_shared<const bootstrap::NodeMap>(neighbours.nodes);
-  reads = runtime::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = runtime::domains_of(neighbours.nodes, cards, context.settings);
   shares_cpus =
@@ -355,6 +354,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
           return runtime::is_oversubscribed(host.second, cpus);
         });
       });
+  reads = runtime::reads_of(neighbours, context.settings, shares_cpus);
   context.communicators.push_back(this);
 }
 

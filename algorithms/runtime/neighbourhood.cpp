@@ -108,12 +108,13 @@ bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::Node
   return part;
 }
 
-shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings) {
+shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings,
+                         bool shares_cpus) {
   if (!all.reads_peers || all.nodes.node_count != 1) return shm::no_reading();
   if (settings.single_copy_bytes) return shm::reading_from(*settings.single_copy_bytes);
   const bool is_measured =
       !all.costs.empty() && all.costs.front() && !all.costs.front()->is_word_alone;
-  return is_measured ? shm::reading_by_costs(*all.costs.front()) : shm::no_reading();
+  return is_measured ? shm::reading_by_costs(*all.costs.front(), shares_cpus) : shm::no_reading();
 }
 
 std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach) {

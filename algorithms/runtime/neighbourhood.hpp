@@ -102,7 +102,8 @@ using MeasureCopies = std::function<std::optional<shm::CopyCosts>(const Measurin
 
 /// Which payloads are read where their users have them, if all ranks are of one node and may do so.
 /// Pure, so all ranks get the same result.
-shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings);
+shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings,
+                         bool shares_cpus);
 
 /// Which ranks have to be nodes of their own, given who could not map whose memory,
 /// [mapper][owner].  The rank whose memory most others could not map is set apart (of several such

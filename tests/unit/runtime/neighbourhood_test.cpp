@@ -163,7 +163,7 @@ TEST(Neighbourhood, a_word_alone_decides_no_reading) {
                     .costs = {shm::CopyCosts{.word = 60, .is_word_alone = true}},
                     .domain = {},
                     .remark = {}};
-  for (const shm::ReadRange& range : reads_of(all, {})) EXPECT_FALSE(range.holds(64u << 20));
+  for (const shm::ReadRange& range : reads_of(all, {}, false)) EXPECT_FALSE(range.holds(64u << 20));
 }
 
 }  // namespace

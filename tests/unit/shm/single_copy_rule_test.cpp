@@ -391,6 +391,22 @@ TEST(SingleCopyRule, something_is_read_and_something_is_not) {
   }
 }
 
+TEST(SingleCopyRule, where_ranks_share_cpus_nobody_reads_what_several_get) {
+  const ReadRanges apart = reading_by_costs(xeon.costs),
+                   shared = reading_by_costs(xeon.costs, true);
+  const auto holds = [](const ReadRanges& ranges, ReadFor what) {
+    return ranges[static_cast<std::size_t>(what)].holds(64 * K);
+  };
+  for (const ReadFor what : {ReadFor::broadcast, ReadFor::gather, ReadFor::allgather}) {
+    EXPECT_TRUE(holds(apart, what)) << name_of(what);
+    EXPECT_FALSE(holds(shared, what)) << name_of(what);
+  }
+  for (const ReadFor what : {ReadFor::reduce, ReadFor::scatter, ReadFor::alltoall}) {
+    EXPECT_TRUE(holds(apart, what)) << name_of(what);
+    EXPECT_TRUE(holds(shared, what)) << name_of(what);
+  }
+}
+
 TEST(SingleCopyRule, slow_reads_are_never_taken) {
   CopyCosts costs = xeon.costs;
   costs.read_page += 20000;
