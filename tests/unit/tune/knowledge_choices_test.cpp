@@ -604,7 +604,8 @@ TEST(Choosing, of_thousands_of_ranks_looks_at_few_candidates) {
     TUTTI_TEST_HAS_FEATURE(thread_sanitizer) || TUTTI_TEST_HAS_FEATURE(memory_sanitizer)
 constexpr std::chrono::milliseconds choosing_max{400};
 #else
-constexpr std::chrono::milliseconds choosing_max{10};
+constexpr std::chrono::milliseconds choosing_max{
+    20};  // 8 alone, 14 beside programs that fill caches
 #endif
 
 // All ranks choose by themselves, each time an operation is made: about a millisecond for thousands
