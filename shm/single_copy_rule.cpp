@@ -65,6 +65,13 @@ double read_at_once(double bytes, const CopyCosts& costs) noexcept {
   return beyond_chunk(of_chunk, costs.read_large_at_once, bytes);
 }
 
+/// The time of a read by a rank alone.  What is longer than costs_large_bytes fills the caches of
+/// its reader as two such reads at once do, and takes as long for each byte.
+double read_beyond_caches(double bytes, const CopyCosts& costs) noexcept {
+  if (bytes <= large || !costs.has_large()) return read(bytes, costs);
+  return std::max(read(bytes, costs), costs.read_large_at_once * bytes / large);
+}
+
 /// The time of a put and a get while the other rank makes both, too.  This slows both ranks down by
 /// a factor, which is measured for a chunk, and is smaller for small payloads, which stay in the
 /// first-level caches.
@@ -121,11 +128,13 @@ double reading_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& cost
   const auto bytes = static_cast<double>(payload_bytes);
   switch (what) {
     case ReadFor::broadcast:
+      return 2 * costs.word + read_beyond_caches(bytes, costs);
     case ReadFor::scatter:  // The root copies its own block meanwhile.
       return 2 * costs.word + read(bytes, costs);
     case ReadFor::reduce:
-    case ReadFor::gather:
       return 2 * costs.word + read(bytes, costs) + own(bytes, costs);
+    case ReadFor::gather:
+      return 2 * costs.word + read_beyond_caches(bytes, costs) + own(bytes, costs);
     case ReadFor::allgather:
     case ReadFor::alltoall:
       return 2 * costs.word + read_at_once(bytes, costs) + own(bytes, costs);
