@@ -56,6 +56,29 @@ const Machine xeon{.name = "Xeon",
                             {ReadFor::reduce, 256 * K, 0.5},
                             {ReadFor::reduce, 1 * M, 1.2}}};
 
+/// Two cores of a Xeon (virtual machine, 2.8 GHz, 1.25 MiB of L2 each, 48 MiB of L3): a launch of
+/// `tutti-bench broadcast,reduce --local 2 --single-copy default,0,never --iterations 300`.
+const Machine xeon_with_large_caches{.name = "Xeon with large caches",
+                                     .costs = {.word = 139,
+                                               .read_call = 765,
+                                               .read_page = 754,
+                                               .read_chunk = 3397,
+                                               .put_page = 104,
+                                               .put_chunk = 2593,
+                                               .get_page = 502,
+                                               .get_chunk = 4396,
+                                               .own_chunk = 1442,
+                                               .exchange_chunk = 6887,
+                                               .exchange_large = 66193,
+                                               .read_chunk_at_once = 4380,
+                                               .read_large_at_once = 48274},
+                                     .rows = {{ReadFor::broadcast, 64 * K, 0.71},
+                                              {ReadFor::broadcast, 128 * K, 0.59},
+                                              {ReadFor::broadcast, 256 * K, 0.56},
+                                              {ReadFor::broadcast, 1 * M, 1.08},
+                                              {ReadFor::reduce, 256 * K, 1.33},
+                                              {ReadFor::reduce, 1 * M, 1.15}}};
+
 /// Two CPUs of an AMD EPYC (virtual machine, 2.6 GHz), of which a line takes 0.4 us from one to the
 /// other: figures of the probe and ratios of `tutti-bench ... --local 2 --single-copy 0,never`, one
 /// after the other, with plain stores into the window.  Those of allreduces are of a later run,
@@ -359,6 +382,7 @@ const Machine later_epyc_by_long_blocks{.name = "later EPYC, by long blocks",
 const Machine machines[] = {xeon,
                             epyc,
                             epyc_with_one_cache,
+                            xeon_with_large_caches,
                             epyc_with_two_cores_before,
                             epyc_with_two_cores,
                             epyc_with_shared_cache,
