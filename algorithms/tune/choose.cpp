@@ -843,6 +843,7 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
     for (const std::uint32_t latency : {tree.latency - 1, tree.latency + 1})
       if (latency > 0 && latency <= plan::latency_max) add(Chooser::with_latency(choice, latency));
   std::vector<std::pair<plan::Picoseconds, Choice*>> by_time;
+  by_time.reserve(found.size());
   for (Choice& other : found) by_time.emplace_back(other.expected(messages_followed_max), &other);
   std::stable_sort(by_time.begin(), by_time.end(),
                    [](const auto& left, const auto& right) { return left.first < right.first; });

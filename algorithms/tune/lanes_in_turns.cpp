@@ -229,6 +229,7 @@ std::vector<Variant> lanes_in_turns(const Query& query) {
   };
   std::vector<Priced> priced;
   const std::vector<plan::LaneTurns> shapes = shapes_by_estimate(query, counts);
+  priced.reserve(shapes.size());
   for (const plan::LaneTurns& shape : shapes)
     priced.push_back(
         {cost_of(query, shape, counts), plan::lane_turns_extent(shape, counts).slots, &shape});
