@@ -123,8 +123,8 @@ std::vector<Point> points_of(const Roles& roles, const std::vector<Probe>& only)
     for (const std::uint64_t bytes : {4096u, 65536u})
       for (const std::uint32_t messages : {1u, 4u, 16u})
         points.push_back({Probe::stream, bytes, messages});
-    for (const std::uint32_t messages : {1u, 4u, 8u, 15u})
-      points.push_back({Probe::waiting, 8, messages});
+    for (const Probe probe : {Probe::posting, Probe::waiting})
+      for (const std::uint32_t messages : {1u, 4u, 8u, 15u}) points.push_back({probe, 8, messages});
   }
   for (const std::uint64_t bytes : {8u, 1024u, 8192u, 65536u})
     points.push_back({Probe::combine, bytes, 1});
@@ -442,8 +442,9 @@ class Prober {
     switch (point.probe) {
       case Probe::stream:
         return stream(point);
+      case Probe::posting:
       case Probe::waiting:
-        return waiting(point);
+        return post_and_wait(point);
       case Probe::combine:
         return self_ == Rank{0} ? combine(point) : none;
       case Probe::incast:
@@ -515,20 +516,24 @@ class Prober {
     return time;
   }
 
-  Picoseconds waiting(const Point& point) {
+  /// Messages that are posted in a row, and taken when all have come: what either takes.
+  Picoseconds post_and_wait(const Point& point) {
     if (self_ == Rank{0}) {
+      const Picoseconds begin = instant();
       for (std::uint32_t i = 0; i < point.messages; ++i)
         station_.put(wiring_.streams[i], {.bytes = point.bytes, .signaled = true});
+      const Picoseconds time = since(begin);
       for (std::uint32_t i = 0; i < point.messages; ++i) station_.flush(wiring_.streams[i]);
       station_.put(wiring_.control, {});
       station_.take(wiring_.control);
+      if (point.probe == Probe::posting) return time;
     } else if (self_ == roles_.partner) {
       station_.take(wiring_.control);
       const Picoseconds begin = instant();
       station_.take_of_queue_1(point.messages);
       const Picoseconds time = since(begin);
       station_.put(wiring_.control, {});
-      return time;
+      if (point.probe == Probe::waiting) return time;
     }
     return none;
   }
@@ -608,6 +613,7 @@ class Prober {
       }
       case Probe::one_way:
       case Probe::stream:
+      case Probe::posting:
       case Probe::waiting:
       case Probe::combine:
       case Probe::shared_port:

@@ -23,7 +23,8 @@ std::vector<tune::Sample> SyntheticProbes::all() {
       add(probe, bytes, 1);
   for (const std::uint64_t bytes : lengths) add(inside_store, bytes, 8);
   for (const std::uint32_t count : counts) {
-    for (const tune::Probe probe : {stream, incast, waiting, inside_take}) add(probe, 8, count);
+    for (const tune::Probe probe : {stream, posting, incast, waiting, inside_take})
+      add(probe, 8, count);
     add(shared_port, 8, count * ranks_of_node);
   }
   return samples_;
@@ -35,15 +36,20 @@ void SyntheticProbes::add(tune::Probe probe, std::uint64_t bytes, std::uint32_t 
     double least = HUGE_VAL;
     for (int run = 0; run < noise_.batch; ++run)
       least = std::min(least, disturbed(probe, bytes, messages));
-    samples_.push_back({probe, bytes, messages, std::llround(least * factor)});
+    samples_.push_back({probe, bytes, messages, std::llround(least * factor),
+                        probe == tune::Probe::shared_port ? ranks_of_node : 1});
   }
 }
 
 double SyntheticProbes::each(tune::Probe probe, std::uint64_t bytes) const {
   const plan::LogGP& network = network_.between;
-  return static_cast<double>(probe == tune::Probe::incast
-                                 ? std::max(network.port_time(bytes), network.receive_overhead)
-                                 : network.port_time(bytes));
+  const plan::Picoseconds port = network.port_time(bytes);
+  if (probe == tune::Probe::shared_port)
+    return std::max(static_cast<double>(port),
+                    static_cast<double>(network.rank_gap) / ranks_of_node);
+  const plan::Picoseconds sent = network.sending_time(bytes);
+  return static_cast<double>(
+      probe == tune::Probe::incast ? std::max(sent, network.receive_overhead) : sent);
 }
 
 double SyntheticProbes::undisturbed(tune::Probe probe, std::uint64_t bytes,
@@ -60,6 +66,8 @@ double SyntheticProbes::undisturbed(tune::Probe probe, std::uint64_t bytes,
     case tune::Probe::shared_port:
     case tune::Probe::incast:
       return static_cast<double>(arrives(bytes) + arrives(8)) + (messages - 1) * each(probe, bytes);
+    case tune::Probe::posting:
+      return static_cast<double>(messages * between.rank_gap);
     case tune::Probe::waiting:
       return static_cast<double>(messages * between.receive_overhead);
     case tune::Probe::combine:
@@ -101,6 +109,13 @@ double SyntheticProbes::late() {
 std::vector<tune::Sample> samples_of(const tune::Machine& machine, const ProbeNoise& noise,
                                      std::uint64_t seed) {
   return SyntheticProbes(machine, noise, seed).all();
+}
+
+tune::Machine machine_to_fit(const std::string& preset) {
+  tune::Machine machine = tune::machine_preset(preset);
+  tune::Figure& figure = machine[tune::Parameter::rank_gap];
+  figure.value = figure.low = figure.high = machine[tune::Parameter::gap].value / 2;
+  return machine;
 }
 
 const tune::Machine& fallback_like_none() {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "tune/fit.hpp"
@@ -47,6 +48,10 @@ class SyntheticProbes {
 
 std::vector<tune::Sample> samples_of(const tune::Machine& machine, const ProbeNoise& noise = {},
                                      std::uint64_t seed = 1);
+
+/// The preset, whose ranks spend half of their port's gap on sending a message.  In the preset they
+/// spend nothing, of which an error is no share.
+tune::Machine machine_to_fit(const std::string& preset);
 
 /// A machine like none that is measured: what a fit cannot tell is seen by it.
 const tune::Machine& fallback_like_none();

@@ -50,6 +50,7 @@ std::string network_text(const tune::Tuning& tuning) {
   };
   return figure(tune::Parameter::latency, 1e6, "between nodes: o + L, us") +
          figure(tune::Parameter::gap, 1e3, "gap of a port, ns a message") +
+         figure(tune::Parameter::rank_gap, 1e3, "gap of a rank, ns a message") +
          figure(tune::Parameter::per_byte, 1e6, "port, ns a byte") +
          figure(tune::Parameter::inside_latency, 1e3, "inside a node: latency, ns") +
          figure(tune::Parameter::inside_per_byte, 1e6, "memory of a node, ns a byte");

@@ -78,7 +78,7 @@ Coverage coverage_of(const tune::Machine& truth, const ProbeNoise& noise, std::u
 }
 
 FitFigures fit_figures(const std::string& preset, std::uint32_t seeds) {
-  const tune::Machine& truth = tune::machine_preset(preset);
+  const tune::Machine truth = machine_to_fit(preset);
   const auto error_with = [&](const ProbeNoise& noise, std::uint64_t seed) {
     return largest_error(
         tune::fit(samples_of(truth, noise, seed), fallback_like_none(), seed).machine, truth);

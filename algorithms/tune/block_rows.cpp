@@ -303,6 +303,7 @@ class BlocksTime {
       : ranks_(ranks),
         others_(ranks - 1),
         port_(network.between.port_time(bytes)),
+        rank_gap_(network.between.rank_gap),
         travel_(network.between.travel_time(bytes)),
         taken_(network.between.receive_overhead),
         stores_(others_ * network.inside.store_time(bytes)),
@@ -336,16 +337,17 @@ class BlocksTime {
   void pass_on(std::uint32_t i, std::uint32_t count) {
     const bool is_new = i == passed_on_;
     if (is_new && i > 0) clock_ = std::max(clock_, come_[i]) + taken_;
-    port_free_ = std::max(clock_, port_free_) + ranks_ * Picoseconds{count} * port_;
+    port_free_ = std::max(clock_, port_free_) + count * std::max(ranks_ * port_, rank_gap_);
     for (Picoseconds left = count; left > 0; --left)
-      come_.push_back(port_free_ - left * port_ + travel_);
+      come_.push_back(port_free_ - left * std::max(port_, rank_gap_) + travel_);
+    clock_ += count * rank_gap_;
     if (!is_new) return;
     clock_ += stores_;
     ++passed_on_;
   }
   void take_from_others() { clock_ = std::max(clock_, stores_ + latency_) + taken_here_; }
 
-  Picoseconds ranks_, others_, port_, travel_, taken_, stores_, latency_, taken_here_;
+  Picoseconds ranks_, others_, port_, rank_gap_, travel_, taken_, stores_, latency_, taken_here_;
   Picoseconds clock_ = 0, port_free_ = 0;
   std::vector<Picoseconds> come_ = {0};  // blocks, in their order
   std::uint32_t passed_on_ = 0;          // of these, to the others of the node
@@ -433,15 +435,18 @@ std::string why_not_by_node(const Query& query) {
              : "";
 }
 
-/// The time of messages between the root and other nodes.  Messages of a scatter come to different
-/// ranks, each of which takes at most one.
+/// The time of messages between the root and other nodes.  Messages of a gather come from different
+/// ranks, each of which sends one; those of a scatter come to different ranks, each of which takes
+/// at most one.
 Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64_t blocks) {
-  const plan::LogGP& network = query.network.between;
+  plan::LogGP network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  if (query.request.collective != Collective::scatter)
-    return round_cost(network, messages, blocks, bytes, false);
-  return network.travel_time(blocks * bytes) +
-         (messages - Picoseconds{1}) * network.port_time(blocks * bytes) + network.receive_overhead;
+  if (query.request.collective == Collective::scatter)
+    return network.travel_time(blocks * bytes) +
+           (messages - Picoseconds{1}) * network.sending_time(blocks * bytes) +
+           network.receive_overhead;
+  network.rank_gap = 0;
+  return round_cost(network, messages, blocks, bytes, false);
 }
 
 /// The time of cost_at_root(), and that in which a node joins its blocks or takes them apart.
@@ -522,10 +527,11 @@ Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
     return cost_of_one_block(query, std::max(topology.rank_count, 2u) - 1);
   const plan::LogGP& network = query.network.between;
   const Picoseconds largest = topology.largest_node();
+  const Picoseconds others = topology.rank_count - largest;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
   return network.travel_time(bytes) + network.receive_overhead +
-         (std::max<Picoseconds>(largest * (topology.rank_count - largest), 1) - 1) *
-             network.port_time(bytes);
+         std::max((std::max<Picoseconds>(largest * others, 1) - 1) * network.port_time(bytes),
+                  others * network.rank_gap);
 }
 
 /// Two stages in memory, of a message for each rank of the node with what a rank carries.

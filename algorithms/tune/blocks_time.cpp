@@ -93,6 +93,7 @@ class FollowedBlocks {
     port_free_ = leaves + (is_block ? port_ : port_of_answer_);
     place.message_of[slot] = place.come.size();
     place.come.push_back(leaves + (is_block ? travel_ : travel_of_answer_));
+    place.clock += network_.between.rank_gap;
   }
 
   /// Waits for the message, and also polls all others that have arrived by then.

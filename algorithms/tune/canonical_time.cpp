@@ -4,6 +4,7 @@
 #include <cassert>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plan/allreduce/canonical_tree.hpp"
@@ -84,7 +85,8 @@ class FollowedNode {
         if (is_inside)
           sent(place, number) = clock += store;
         else
-          leaving_.push_back({clock, place, number, false});
+          leaving_.push_back({std::exchange(clock, clock + network_.between.rank_gap), place, number,
+                              false});
       }
     }
     std::stable_sort(leaving_.begin(), leaving_.end(),

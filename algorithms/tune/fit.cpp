@@ -26,7 +26,7 @@ struct Key {
 };
 bool is_by_messages(Probe probe) {
   using enum Probe;
-  return probe == stream || probe == waiting || probe == shared_port || probe == incast ||
+  return probe == stream || probe == posting || probe == waiting || probe == shared_port || probe == incast ||
          probe == inside_take;
 }
 
@@ -138,6 +138,7 @@ constexpr Tells tells[] = {
     {Probe::one_way, Parameter::latency, Parameter::per_byte},
     {Probe::shared_port, {}, Parameter::gap},
     {Probe::stream, {}, Parameter::gap},
+    {Probe::posting, {}, Parameter::rank_gap},
     {Probe::combine, Parameter::combine, Parameter::combine_per_byte},
     {Probe::inside_take, {}, Parameter::inside_receive_overhead},
     {Probe::inside_store, Parameter::inside_send_overhead, {}},
@@ -305,7 +306,7 @@ std::optional<Figure> told_fan_max(const std::vector<Sample>& samples, const pla
   std::optional<Figure> least;
   for (const auto& [bytes, of_bytes] : times) {
     const auto& [fewest, time_of_fewest] = *of_bytes.begin();
-    const Picoseconds each = std::max(network.port_time(bytes), network.receive_overhead);
+    const Picoseconds each = std::max(network.sending_time(bytes), network.receive_overhead);
     const auto is_above = [&, first = fewest, base = time_of_fewest](const auto& one) {
       return 10 * one.second > 11 * (base + Picoseconds{one.first - first} * each);
     };
@@ -331,15 +332,25 @@ Picoseconds predicted(const Sample& sample, const plan::Network& network) {
     case Probe::one_way:
       return net.travel_time(sample.bytes) + net.receive_overhead;
     case Probe::stream:
-    case Probe::shared_port:
-      return there_and_back(sample.bytes) + (messages - 1) * net.port_time(sample.bytes);
+      return there_and_back(sample.bytes) + (messages - 1) * net.sending_time(sample.bytes);
+    case Probe::posting:
+      return messages * net.rank_gap;
+    case Probe::shared_port: {
+      const Picoseconds port = net.port_time(sample.bytes), ranks = sample.ranks;
+      return there_and_back(sample.bytes) +
+             (ranks * port >= net.rank_gap
+                  ? (messages - 1) * port
+                  : (messages / ranks - 1) * net.rank_gap + (ranks - 1) * port);
+    }
     case Probe::waiting:
       return messages * net.receive_overhead;
     case Probe::combine:
       return net.work_time(sample.bytes);
     case Probe::incast:
-      return there_and_back(sample.bytes) +
-             (messages - 1) * std::max(net.port_time(sample.bytes), net.receive_overhead);
+      return std::max(there_and_back(sample.bytes) +
+                          (messages - 1) * std::max(net.sending_time(sample.bytes),
+                                                    net.receive_overhead),
+                      messages * (net.rank_gap + net.receive_overhead));
     case Probe::inside_one_way:
       return inside.store_time(sample.bytes) + inside.latency + inside.receive_overhead;
     case Probe::inside_store:
@@ -356,7 +367,7 @@ Picoseconds predicted(const Sample& sample, const plan::Network& network) {
 
 const char* name_of(Probe probe) noexcept {
   return detail::name_in<Probe::inside_read>(
-      {"one_way", "stream", "waiting", "combine", "shared_port", "incast", "inside_one_way",
+      {"one_way", "stream", "posting", "waiting", "combine", "shared_port", "incast", "inside_one_way",
        "inside_store", "inside_take", "inside_read"},
       probe);
 }

@@ -27,15 +27,18 @@ enum class Probe : std::uint8_t {
   stream,          // from the first of k messages, each over a queue pair of its own, to the answer
                    // of 8 bytes to the last one.  The receiver's program looks at the last one
                    // alone, so that a port that is faster than a program shows:
-                   // (o + L + b G + o_r) + (k - 1) p + (o + L + 8 G + o_r)
+                   // (o + L + b G + o_r) + (k - 1) max(p, g of a rank) + (o + L + 8 G + o_r)
+  posting,         // what posting k messages takes their sender: k times the g of a rank
   waiting,         // what a program takes to see k messages of which all have come: k o_r
   combine,         // what combining b bytes takes, without messages: gamma
   shared_port,     // stream, by all ranks of a node from one instant on, each to a rank of its own
-                   // of another node; k is what all of them send, and the last answer counts:
-                   // (o + L + b G + o_r) + (k - 1) p + (o + L + 8 G + o_r)
+                   // of another node; k is what all R of them send, and the last answer counts:
+                   // (o + L + b G + o_r) + t + (o + L + 8 G + o_r), where t is (k - 1) p, or
+                   // (k / R - 1) times the g of a rank + (R - 1) p if R p is less than that g
   incast,          // from a rank's asking k others, by 8 bytes each, until its program has seen the
                    // answers, of b bytes, b >= 8, of all:
-                   // (o + L + 8 G + o_r) + (o + L + b G + o_r) + (k - 1) max(p, o_r)
+                   // (o + L + 8 G + o_r) + (o + L + b G + o_r) + (k - 1) max(p, o_r, g of a rank),
+                   // or k (g of a rank + o_r) if that is longer
   inside_one_way,  // half a round trip of one message in a node's memory, until its receiver has
                    // copied it out of there: o + b G + L + o_r
   inside_store,  // what storing k messages of b bytes takes their sender: k (o + b G), or less, as
@@ -68,12 +71,14 @@ struct Fit {
 ///   o + L    one_way without bytes, less o_r
 ///   G        one_way by bytes
 ///   o_r      waiting by messages
-///   g        shared_port by messages of the fewest bytes, or stream if that was not measured
+///   g        shared_port by messages of the fewest bytes, or stream if that was not measured: at
+///            most, because ranks that send as fast as they can may leave the port free
+///   g of a rank   posting by messages
 ///   gamma    combine by bytes
 ///   inside   inside_one_way by bytes: G, and without bytes, less o and o_r: L.  inside_store
 ///            without bytes: o.  inside_take by messages: o_r.  inside_read by bytes
 ///   fan_max  the most senders up to which incast is at most a tenth above what it is with the
-///            fewest and max(p, o_r) for each further one; 0 if it is so as far as was measured
+///            fewest and max(p, o_r, g of a rank) for each further one; 0 if it is so as far as was measured
 /// Lines, their breaks and intervals are those of robust_line.hpp, from a generator of `seed`.
 /// Pure.
 ///

@@ -18,6 +18,7 @@ std::string words_of(Parameter parameter) {
   static constexpr const char* words[parameter_count] = {"the latency between nodes",
                                                          "what a receiver spends on a message",
                                                          "the gap of a port",
+                                                         "what a rank spends on sending a message",
                                                          "the time of a byte at a port",
                                                          "what combining a value takes",
                                                          "what combining a byte takes",

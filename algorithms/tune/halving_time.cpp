@@ -321,7 +321,7 @@ class Halving {
   }
 
   void send(std::uint32_t number, const Event& event) {
-    const RankState& rank = ranks_[number];
+    RankState& rank = ranks_[number];
     const Times& times = event.is_part ? part_ : empty_;
     Node& node = nodes_[rank.node];
     const Picoseconds leaves = std::max(rank.clock, node.transmit_free);
@@ -331,6 +331,7 @@ class Halving {
       coming_.push({leaves + times.travel, number, receiver.node * ranks_per_node_ + rank.place,
                     receiver.await, event.is_part});
     }
+    rank.clock += between_.rank_gap;
   }
 
   void receive(const Coming& message) {

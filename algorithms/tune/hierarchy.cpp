@@ -456,7 +456,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const std::uint64_t piece_bytes = lane_bytes / plan.parts;
   const Picoseconds messages = messages_in_turn(plan, lanes > 1) / 2;  // in either direction
   const Picoseconds combined = network.receive_overhead + network.work_time(piece_bytes);
-  const Picoseconds taken_in = messages * combined, heard = messages * network.receive_overhead;
+  const Picoseconds taken_in = messages * (network.rank_gap + combined);
+  const Picoseconds heard = messages * (network.rank_gap + network.receive_overhead);
   const Picoseconds there = std::max(messages * network.port_time(piece_bytes), taken_in);
   const Picoseconds back = std::max(messages * network.port_time(piece_bytes), heard);
   const Picoseconds waits = std::max<Picoseconds>(across - there - back, 0);

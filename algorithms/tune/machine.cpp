@@ -38,6 +38,7 @@ Machine machine_of(const Preset& preset) {
   set(Parameter::latency, preset.latency);
   set(Parameter::receive_overhead, preset.receive_overhead);
   set(Parameter::gap, preset.gap);
+  set(Parameter::rank_gap, 0);  // the gap of the port is that of a rank as well
   set(Parameter::per_byte, preset.per_byte);
   set(Parameter::combine, 10'000);
   set(Parameter::combine_per_byte, 125'000);
@@ -69,8 +70,8 @@ const char* name_of(Origin origin) noexcept {
 const char* key_of(Parameter parameter) noexcept {
   static_assert(parameter_count == static_cast<std::size_t>(Parameter::fan_max) + 1);
   return detail::name_in<Parameter::fan_max>(
-      {"latency_ps", "receive_overhead_ps", "gap_ps", "per_byte_fs", "combine_ps",
-       "combine_per_byte_fs", "inside_latency_ps", "inside_send_overhead_ps",
+      {"latency_ps", "receive_overhead_ps", "gap_ps", "rank_gap_ps", "per_byte_fs",
+       "combine_ps", "combine_per_byte_fs", "inside_latency_ps", "inside_send_overhead_ps",
        "inside_receive_overhead_ps", "inside_per_byte_fs", "inside_read_overhead_ps",
        "inside_read_per_byte_fs", "fan_max"},
       parameter);
@@ -90,6 +91,7 @@ plan::Network Machine::network() const {
   return {.between = {.latency = value(Parameter::latency),
                       .receive_overhead = value(Parameter::receive_overhead),
                       .gap = value(Parameter::gap),
+                      .rank_gap = value(Parameter::rank_gap),
                       .per_byte = rate(Parameter::per_byte),
                       .work = value(Parameter::combine),
                       .work_per_byte = rate(Parameter::combine_per_byte)},

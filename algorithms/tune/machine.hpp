@@ -21,6 +21,7 @@ enum class Parameter : std::uint8_t {
   latency,                  // o + L between nodes, in picoseconds
   receive_overhead,         // o_r, picoseconds a message
   gap,                      // g of a node's port, picoseconds a message
+  rank_gap,                 // g of a rank, picoseconds of its time for each message that it sends
   per_byte,                 // G of a node's port, femtoseconds a byte
   combine,                  // gamma, picoseconds a value ...
   combine_per_byte,         // ... and femtoseconds a byte
@@ -34,7 +35,7 @@ enum class Parameter : std::uint8_t {
                             // tenth above the model; 0: not known.  For people: no price is made
                             // of it
 };
-inline constexpr std::size_t parameter_count = 13;
+inline constexpr std::size_t parameter_count = 14;
 /// As in files: "latency_ps", "per_byte_fs", "fan_max".
 const char* key_of(Parameter parameter) noexcept;
 /// The most that a file may say: 1 s, 100 ns a byte.

@@ -139,7 +139,7 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   if (lanes == 1) {
     credits = children_of(topology.largest_node(), no_fans, variant.fans.in_node_by);
     in_node = TreeTime(no_fans, variant.fans.in_node_by, inside, 0).of(topology.largest_node());
-    busy = gives ? credits * store + per_piece(credits, 1)
+    busy = gives ? credits * store + children * network.rank_gap + per_piece(credits, 1)
                  : std::max(credits * taken + children * combined + per_piece(0, credits),
                             ranks > 1 ? store + per_piece(1, 0) : 0);
   } else if (gives) {
@@ -147,7 +147,7 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     credits = ranks - 1;
     before = std::max((lanes - 1) * store + memory.latency + taken, (lanes - 1) * children * port);
     in_node = credits * store + taken + memory.latency + (lanes - 1) * memory.receive_overhead;
-    busy = (lanes - 1 + credits) * store + per_piece(credits, lanes);
+    busy = (lanes - 1 + credits) * store + children * network.rank_gap + per_piece(credits, lanes);
   } else {
     credits = ranks - 1;
     before = (ranks > lanes ? lanes : lanes - 1) * store + memory.latency + credits * taken +
@@ -156,7 +156,7 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     busy = lanes * store + credits * taken + children * combined + per_piece(lanes, credits);
   }
 
-  const Hop across = {.gap = gives ? port : std::max(lanes * port, combined),
+  const Hop across = {.gap = gives ? network.sending_time(bytes) : std::max(lanes * port, combined),
                       .time = network.travel_time(bytes) + combined};
   const Picoseconds way =
       variant.fans.is_chain

@@ -102,7 +102,8 @@ std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count,
   const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
   const Picoseconds port = Picoseconds{lane_count} * network.port_time(bytes);
   const Picoseconds credits = sees_credits ? network.gap + 2 * network.receive_overhead : 0;
-  const Picoseconds gap = std::max(port, is_broadcast(query) ? credits : taken);
+  const Picoseconds gap =
+      std::max(port, is_broadcast(query) ? std::max(credits, network.rank_gap) : taken);
   const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
   return static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));

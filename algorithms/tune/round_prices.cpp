@@ -88,7 +88,7 @@ Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
   const auto behind = static_cast<Picoseconds>(leave - 1);
   const auto others = static_cast<Picoseconds>(messages - 1);
   return terms.last + static_cast<Picoseconds>(stay) * terms.store +
-         std::max(behind * terms.port, others * terms.busy);
+         std::max(behind * terms.port, others * std::max(network_.between.rank_gap, terms.busy));
 }
 
 Picoseconds RoundPrices::lag(std::uint32_t messages, std::uint64_t values,

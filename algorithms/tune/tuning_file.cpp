@@ -168,8 +168,12 @@ Machine machine_of(const std::string& file, const JsonValue& value) {
   for (const Parameter parameter : all_parameters) keys.emplace_back(key_of(parameter));
   const Object object(file, "\"machine\"", value, keys);
   Machine read{.name = object.text("name", 1)};
-  for (const Parameter parameter : all_parameters)
-    read[parameter] = figure_of(file, parameter, object.require(key_of(parameter)));
+  for (const Parameter parameter : all_parameters) {
+    const char* const key = key_of(parameter);
+    // Files of earlier versions do not have it: 0, as in presets.
+    if (parameter == Parameter::rank_gap && object.find(key) == nullptr) continue;
+    read[parameter] = figure_of(file, parameter, object.require(key));
+  }
   return read;
 }
 

@@ -73,6 +73,7 @@ tutti::test::Network network_for_simulation(const LogGP& network) {
           .send_overhead = network.send_overhead,
           .receive_overhead = network.receive_overhead,
           .gap = network.gap,
+          .rank_gap = network.rank_gap,
           .per_byte = quotient(network.per_byte),
           .work = network.work,
           .work_per_byte = quotient(network.work_per_byte)};
@@ -126,14 +127,22 @@ TEST(Makespan, of_one_message_each_way_is_the_formula) {
   for (int count = 0; count < 1000; ++count) {
     const LogGP n = arbitrary_network(random);
     const std::uint64_t bytes = random.below(10'000);
-    const Picoseconds told =
-        n.send_overhead + n.latency + n.per_byte.of(bytes) + n.receive_overhead;
+    const Picoseconds work = n.work + n.work_per_byte.of(bytes);
+    // A rank takes a message when it has sent its own.
+    const auto come = [&](std::uint64_t length) {
+      return n.send_overhead + n.latency + n.per_byte.of(length);
+    };
+    const auto taken = [&](std::uint64_t length) {
+      return std::max(come(length), n.rank_gap) + n.receive_overhead;
+    };
     EXPECT_EQ(makespan(plans_of(schedules[0], 2, {1}), n, {.payload_bytes = bytes}),
-              told + n.work + n.work_per_byte.of(bytes));
-    EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, {.payload_bytes = bytes}),
-              n.send_overhead + n.latency + n.receive_overhead);
+              taken(bytes) + work);
+    EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, {.payload_bytes = bytes}), taken(0));
+    // In and out.
+    const Picoseconds out = come(bytes) + n.receive_overhead + work;
     EXPECT_EQ(makespan(plans_of(schedules[4], 2, {}), n, {.payload_bytes = bytes}),
-              2 * told + n.work + n.work_per_byte.of(bytes));  // in and out
+              std::max(std::max(out + come(bytes), n.rank_gap) + n.receive_overhead,
+                       out + n.rank_gap));
   }
 }
 
@@ -144,7 +153,8 @@ TEST(Makespan, of_lines_is_the_formula) {
   for (int count = 0; count < 1000; ++count) {
     const LogGP n = arbitrary_network(random);
     const auto told = [&](std::uint64_t bytes) {
-      return n.send_overhead + n.latency + n.per_byte.of(bytes) + n.receive_overhead;
+      return std::max(n.send_overhead + n.latency + n.per_byte.of(bytes), n.rank_gap) +
+             n.receive_overhead;
     };
     for (const std::uint64_t bytes : {0u, 8u, 56u, 57u, 64u, 1000u}) {
       const Call call{.payload_bytes = bytes, .lines = true};
@@ -253,7 +263,8 @@ TEST(Makespan, grows_with_every_parameter) {
     const Call call = sample.call(false);
     const Picoseconds before = makespan(sample.plans, sample.network, call);
     for (Picoseconds LogGP::*parameter : {&LogGP::latency, &LogGP::send_overhead,
-                                          &LogGP::receive_overhead, &LogGP::gap, &LogGP::work}) {
+                                          &LogGP::receive_overhead, &LogGP::gap,
+                                          &LogGP::rank_gap, &LogGP::work}) {
       LogGP slower = sample.network;
       slower.*parameter += random.between(1, 100'000);
       ASSERT_GE(makespan(sample.plans, slower, call), before) << sample.describe();
@@ -262,7 +273,7 @@ TEST(Makespan, grows_with_every_parameter) {
 }
 
 /// Exactly as often as there are rounds, where no round is so short that ports are still taken by
-/// the one before it; a latency that hides behind a port costs less.
+/// the one before it, or that a rank still sends when messages come; a latency that hides behind a port costs less.
 TEST(Makespan, of_circulant_plans_has_the_latency_once_per_round) {
   Random random(5);
   int exact = 0;
@@ -279,8 +290,12 @@ TEST(Makespan, of_circulant_plans_has_the_latency_once_per_round) {
     const Picoseconds most = static_cast<Picoseconds>(sample.plans[0].per_round.size()) *
                              (slower.latency - network.latency);
     ASSERT_LE(more, most) << sample.describe();
+    const std::vector<std::uint32_t>& rounds = sample.plans[0].per_round;
+    const Picoseconds sent =
+        rounds.empty() ? 0 : *std::max_element(rounds.begin(), rounds.end()) * network.rank_gap;
     if (network.travel_time(message_bytes) + network.receive_overhead <
-        network.port_time(message_bytes))
+            network.port_time(message_bytes) ||
+        network.travel_time(message_bytes) < sent)
       continue;
     ASSERT_EQ(more, most) << sample.describe();
     ++exact;

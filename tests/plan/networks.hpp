@@ -47,6 +47,7 @@ inline LogGP arbitrary_network(Random& random) {
           .send_overhead = time(),
           .receive_overhead = time(),
           .gap = time(),
+          .rank_gap = random.below(2) == 0 ? 0 : time(),
           .per_byte = rate(),
           .work = time(),
           .work_per_byte = rate()};

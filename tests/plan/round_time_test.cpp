@@ -36,7 +36,9 @@ Picoseconds round_formula(std::int64_t r, std::uint64_t bytes, const LogGP& n) {
   const Picoseconds wire = rounded(bytes, n.per_byte);
   const Picoseconds gap = std::max(n.gap, wire);
   const Picoseconds taken = n.receive_overhead + gamma(bytes, n);
-  return n.send_overhead + n.latency + wire + (r - 1) * std::max(gap, taken) + taken;
+  return std::max(n.send_overhead + n.latency + wire +
+                      (r - 1) * std::max({gap, n.rank_gap, taken}) + taken,
+                  r * (n.rank_gap + taken));
 }
 
 TEST(Rate, does_not_overflow) {
@@ -112,7 +114,7 @@ Picoseconds sum_of_rounds(const Plan& plan, std::uint64_t bytes, const LogGP& ne
 
 /// The ports of a round are free when it begins.
 bool has_free_ports(std::uint64_t bytes, const LogGP& network) {
-  return network.travel_time(bytes) + network.receive_overhead >= network.port_time(bytes);
+  return network.travel_time(bytes) + network.receive_overhead >= network.sending_time(bytes);
 }
 
 PerRound arbitrary_vector(Random& random, std::uint32_t ranks) {

@@ -105,14 +105,23 @@ soft::Picoseconds expected(const soft::FabricModel& model, const Sample& sample)
     case Probe::one_way:
       return one(b);
     case Probe::stream:
-    case Probe::shared_port:
-      return one(b) + (k - 1) * p + one(8);
+      return one(b) + (k - 1) * std::max(p, model.rank_gap) + one(8);
+    case Probe::posting:
+      return k * model.rank_gap;
+    case Probe::shared_port: {
+      const soft::Picoseconds ranks = sample.ranks;
+      const bool is_busy = ranks * p >= model.rank_gap;
+      return one(b) + one(8) +
+             (is_busy ? (k - 1) * p : (k / ranks - 1) * model.rank_gap + (ranks - 1) * p);
+    }
     case Probe::waiting:
       return k * model.receive_overhead;
     case Probe::combine:
       return model.work_time(b);
     case Probe::incast:
-      return one(8) + one(b) + (k - 1) * std::max(p, model.receive_overhead);
+      return std::max(
+          one(8) + one(b) + (k - 1) * std::max({p, model.receive_overhead, model.rank_gap}),
+          k * (model.receive_overhead + model.rank_gap));
     case Probe::inside_one_way:
       return inside.store_time(b) + inside.latency + inside.receive_overhead;
     case Probe::inside_store:
@@ -131,10 +140,10 @@ std::map<Probe, std::size_t> counts_of(const std::vector<Sample>& samples) {
   return counts;
 }
 
-constexpr Probe every_probe[] = {Probe::one_way,        Probe::stream,       Probe::waiting,
-                                 Probe::combine,        Probe::shared_port,  Probe::incast,
-                                 Probe::inside_one_way, Probe::inside_store, Probe::inside_take,
-                                 Probe::inside_read};
+constexpr Probe every_probe[] = {
+    Probe::one_way,        Probe::stream,       Probe::posting,     Probe::waiting,
+    Probe::combine,        Probe::shared_port,  Probe::incast,      Probe::inside_one_way,
+    Probe::inside_store,   Probe::inside_take,  Probe::inside_read};
 
 std::string text_of(const Sample& sample) {
   return "probe " + std::to_string(static_cast<int>(sample.probe)) + ", " +
@@ -185,6 +194,16 @@ TEST(NetworkProbes, in_virtual_time_are_their_formulas_on_two_presets) {
   }
 }
 
+/// A message takes a rank more than the port, and less or more than the port takes for the messages
+/// of two ranks.
+TEST(NetworkProbes, in_virtual_time_are_their_formulas_where_ranks_are_slower_than_their_port) {
+  const std::string name = "network_probes_test." + std::to_string(::getpid()) + ".json";
+  for (const char* const gap : {"0.08", "0.2"}) {
+    const Fabric fabric(name, R"({"preset":"edr","rank_gap_us":)" + std::string(gap) + "}");
+    expect_the_formulas(name);
+  }
+}
+
 TEST(NetworkProbes, in_virtual_time_are_their_formulas_on_a_machine_of_its_own) {
   const std::string name = "network_probes_test." + std::to_string(::getpid()) + ".json";
   const Fabric fabric(name, R"({"preset":"roce25","work_us":0.01,"work_gigabytes_per_second":8,
@@ -219,6 +238,7 @@ std::vector<std::pair<tune::Parameter, double>> parameters_of(const soft::Fabric
       {latency, number(model.send_overhead + model.latency)},
       {receive_overhead, number(model.receive_overhead)},
       {gap, number(model.gap)},
+      {rank_gap, number(model.rank_gap)},
       {per_byte, 1000 * model.per_byte},
       {combine, number(model.work)},
       {combine_per_byte, 1000 * model.work_per_byte}};

@@ -247,7 +247,7 @@ class Simulation {
     ports.transmit_free = leaves + port(message.bytes);
     message.due = leaves + network_.send_overhead + network_.latency + wire(message.bytes);
     rank.post(message);
-    return 0;
+    return network_.rank_gap;
   }
 
   Network network_;

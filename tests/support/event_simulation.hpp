@@ -18,6 +18,7 @@ struct Network {
   std::int64_t send_overhead = 0;
   std::int64_t receive_overhead = 0;
   std::int64_t gap = 0;
+  std::int64_t rank_gap = 0;  // of the sender's time
   double per_byte = 0;
   std::int64_t work = 0;  // of one combination
   double work_per_byte = 0;

@@ -270,6 +270,7 @@ FabricModel parse(const std::string& file, const std::string& text) {
   model.send_overhead = reader.time("send_overhead_us", model.send_overhead);
   model.receive_overhead = reader.time("receive_overhead_us", model.receive_overhead);
   model.gap = reader.time("gap_us", model.gap);
+  model.rank_gap = reader.time("rank_gap_us", model.rank_gap);
   if (const double rate = reader.number("messages_per_second", 1e12, 1, 1e12); rate < 1e12)
     model.gap = std::max(model.gap, static_cast<Picoseconds>(std::llround(1e12 / rate)));
   if (const double rate = reader.number("gigabytes_per_second", 0, lowest_rate, 1e6); rate > 0)

@@ -16,14 +16,15 @@ inline constexpr Picoseconds never_ps = std::numeric_limits<Picoseconds>::max();
 
 /// D. Culler et al., LogP (PPoPP 1993); A. Alexandrov et al., LogGP (SPAA 1995).  A message of b
 /// bytes that is posted at t leaves the sender's port at s >= t, and the port is taken for max(g, b
-/// G).  It arrives at s + o + L + b G, takes the receiver's port for max(g, b G), and the
+/// G).  Posting takes the g of a rank of its program's time.  It arrives at s + o + L + b G, takes the receiver's port for max(g, b G), and the
 /// receiver's program knows it o_r after its poll.  The answer takes L.
 struct FabricModel {
   std::string name;
   Picoseconds latency = 0;           // L
   Picoseconds send_overhead = 0;     // o
   Picoseconds receive_overhead = 0;  // o_r, a part of the program's time
-  Picoseconds gap = 0;               // g: 1 / message rate
+  Picoseconds gap = 0;               // g: 1 / message rate of a port
+  Picoseconds rank_gap = 0;          // g of a rank, a part of the program's time
   double per_byte = 0;               // G, picoseconds
   // Gamma: the program's time for what it combines.
   Picoseconds work = 0;
@@ -56,7 +57,7 @@ struct FabricModel {
     double not_ready_probability = 0;  // that a ready receiver answers "not ready"
     struct Slow {
       std::uint32_t place;
-      double factor;  // multiplies o, o_r, g and gamma
+      double factor;  // multiplies o, o_r, both g, and gamma
     };
     std::vector<Slow> slow;
     struct LinkDown {

@@ -377,14 +377,19 @@ int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
   QueuePair& pair = pair_of(handle);
   if (pair.qp_type == IBV_QPT_UD) [[unlikely]]
     return post_datagrams(pair, first, bad);
-  const std::lock_guard guard(pair.send_lock);
-  for (; first; first = first->next) {
-    if (const int error = post_one(pair, *first); error != 0) {
-      *bad = first;
-      return error;
-    }
+  int error = 0;
+  std::uint64_t posted = 0;
+  {
+    const std::lock_guard guard(pair.send_lock);
+    for (; first; first = first->next, ++posted)
+      if (error = post_one(pair, *first); error != 0) {
+        *bad = first;
+        break;
+      }
   }
-  return 0;
+  if (pair.timing) [[unlikely]]
+    pair.timing->charge_posts(pair.process, posted);
+  return error;
 }
 
 int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noexcept {

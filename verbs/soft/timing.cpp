@@ -175,6 +175,11 @@ void Timing::charge_receives(Process& process, int receives) noexcept {
   if (receives > 0) spend(process, scaled(model_.receive_overhead, slowness_) * receives);
 }
 
+void Timing::charge_posts(Process& process, std::uint64_t posts) noexcept {
+  if (is_virtual())
+    spend(process, scaled(model_.rank_gap, slowness_) * static_cast<Picoseconds>(posts));
+}
+
 void Timing::charge_work(Process& process, std::size_t bytes) noexcept {
   spend(process, scaled(model_.work_time(bytes), slowness_));
 }

@@ -67,9 +67,11 @@ class Timing {
 
   // The rest is for virtual time only:
 
-  /// Charges the program's time for the receives among the completions that a poll has found, and
-  /// for combining.
+  /// Charges the program's time for the receives among the completions that a poll has found.
   void charge_receives(Process& process, int receives) noexcept;
+  /// Charges it for requests that were posted together.
+  void charge_posts(Process& process, std::uint64_t posts) noexcept;
+  /// Charges it for combining.
   void charge_work(Process& process, std::size_t bytes) noexcept;
   /// A message to a rank of this node: charges its sender, and stores `message` in the word when
   /// the receiver may see it.

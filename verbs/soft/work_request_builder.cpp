@@ -6,6 +6,7 @@
 
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/send.hpp"
+#include "verbs/soft/timing.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -187,11 +188,14 @@ int complete(ibv_qp_ex* handle) {
   if (!is_usable(pair)) return EINVAL;
   WorkRequestBuilder& builder = pair.builder;
   int error = builder.error;
-  if (error == 0 && !builder.requests.empty()) {
+  const std::size_t count = builder.requests.size();
+  if (error == 0 && count > 0) {
     link(builder);
-    error = post_send_all(pair, builder.requests.data(), builder.requests.size());
+    error = post_send_all(pair, builder.requests.data(), count);
   }
   builder.lock.unlock();
+  if (error == 0 && pair.timing && pair.qp_type != IBV_QPT_UD)
+    pair.timing->charge_posts(pair.process, count);
   return error;
 }
 

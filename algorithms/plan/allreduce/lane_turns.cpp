@@ -590,6 +590,7 @@ class Events {
     for (std::size_t i = messages_of(digit, piece, is_result); i-- > 0;) {
       const Picoseconds leaves = std::max(clock_, transmit_free_);
       transmit_free_ = leaves + taken;
+      clock_ += between_.rank_gap;
       const Picoseconds begin =
           std::max(leaves + between_.travel_time(bytes_[digit]), receive_free_);
       receive_free_ = begin + taken;
@@ -729,8 +730,8 @@ Picoseconds lane_turns_estimate(const LaneTurns& shape, const NodeCounts& counts
       parts /= ranges;
     }
     const Picoseconds both_ways = round < cut ? 2 * messages : messages;
-    port += both_ways * between.port_time(bytes);
-    rank += both_ways * between.receive_overhead + messages * combine_time();
+    port += both_ways * between.sending_time(bytes);
+    rank += both_ways * (between.rank_gap + between.receive_overhead) + messages * combine_time();
   }
   const std::uint32_t blocks = blocks_of(shape);
   const auto given = [&](std::uint32_t index) {

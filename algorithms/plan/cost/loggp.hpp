@@ -47,6 +47,7 @@ struct LogGP {
   Picoseconds send_overhead = 0;     // o: delays the message, not the sender
   Picoseconds receive_overhead = 0;  // o_r: of the receiver's time, for each message
   Picoseconds gap = 0;               // g: 1 / message rate of a port
+  Picoseconds rank_gap = 0;          // g of a rank: of the sender's time, for each message
   Rate per_byte = {};                // G
   Picoseconds work = 0;              // gamma: of combining, for each value ...
   Rate work_per_byte = {};           // ... and for its bytes
@@ -56,6 +57,10 @@ struct LogGP {
   Picoseconds port_time(std::uint64_t bytes) const {
     return ranks_at_port * std::max(gap, per_byte.of(bytes));
   }
+  /// What passes from one message of a rank to its next one.
+  Picoseconds sending_time(std::uint64_t bytes) const {
+    return std::max(rank_gap, port_time(bytes));
+  }
   /// What the message of the last of these ranks takes, which leaves behind those of the others.
   Picoseconds travel_time(std::uint64_t bytes) const {
     return send_overhead + latency + (ranks_at_port - 1) * std::max(gap, per_byte.of(bytes)) +
@@ -63,15 +68,18 @@ struct LogGP {
   }
   Picoseconds work_time(std::uint64_t bytes) const { return work + work_per_byte.of(bytes); }
   /// What a round of r messages, at least one, takes, each of which is combined as it comes:
-  ///   o + L + b G + (r-1) max(max(g, b G), o_r + gamma) + o_r + gamma
-  /// Messages of 0 bytes, as those of barriers, are not combined.  Where ports are free when a
-  /// round begins, the sum over the rounds is what the recurrence (makespan.hpp) gives for plain
-  /// dissemination, and for two-partial dissemination less one gamma in each round that keeps both
-  /// partials.
+  ///   o + L + b G + (r-1) max(max(g, b G), g of a rank, o_r + gamma) + o_r + gamma
+  /// or, where that is longer, r (g of a rank + o_r + gamma): a rank takes messages when it has sent
+  /// its own.  Messages of 0 bytes, as those of barriers, are not combined.  Where ports are free
+  /// when a round begins, the sum over the rounds is what the recurrence (makespan.hpp) gives for
+  /// plain dissemination, and for two-partial dissemination less one gamma in each round that keeps
+  /// both partials.
   Picoseconds round_time(std::uint32_t messages, std::uint64_t bytes) const {
     assert(messages >= 1);
     const Picoseconds taken = receive_overhead + (bytes == 0 ? 0 : work_time(bytes));
-    return travel_time(bytes) + (messages - 1) * std::max(port_time(bytes), taken) + taken;
+    const Picoseconds come =
+        travel_time(bytes) + (messages - 1) * std::max(sending_time(bytes), taken) + taken;
+    return std::max(come, messages * (rank_gap + taken));
   }
 };
 

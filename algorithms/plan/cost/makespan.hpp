@@ -4,8 +4,8 @@
 // Recurrence.  Each rank has a clock, which begins at its start, and two ports, which begin free.
 // With b the bytes of a message (payloads x bytes of the part) and p = max(g, b G):
 //
-//   put       leaves at s = max(clock, transmit port free), which then is free again at s + p; the
-//             clock does not move
+//   put       leaves at s = max(clock, transmit port free), which then is free again at s + p;
+//             clock += g of a rank
 //   arrival   at a = s + o + L + b G at the receiver's port, where messages are served first come
 //             first served: delivered at d = max(a, receive port free), which then is free at d + p
 //   await     done at once if the message was seen.  If not, the rank polls, at t = the later of

@@ -28,7 +28,8 @@ struct NodeMemory {
 };
 
 struct Network {
-  LogGP between = {};  // g and G are those of a node's port, which its ranks share
+  LogGP between = {};  // g and G are those of a node's port, which its ranks share; another g is
+                       // that of each rank
   NodeMemory inside = {};
 };
 

@@ -409,7 +409,7 @@ class Events {
                   .slot = step.slot,
                   .kind = EventKind::at_port,
                   .is_line = is_line});
-    return 0;
+    return network_.between.rank_gap;
   }
 
   Picoseconds work_of(std::uint64_t bytes) {

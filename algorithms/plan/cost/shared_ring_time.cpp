@@ -35,7 +35,8 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds joined = members * between.work_time(bytes);
   const Picoseconds result = inside.receive_overhead + inside.read_per_byte.of(bytes);
 
-  const Picoseconds block = shape.sub_blocks * std::max(between.gap, between.per_byte.of(bytes));
+  const Picoseconds block = shape.sub_blocks * std::max(between.port_time(bytes),
+                                                       between.rank_gap / members);
   const Picoseconds last =
       hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
   const Picoseconds back =
@@ -55,7 +56,9 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds combined = joined - between.work_time(bytes) / shape.nodes;
   const Picoseconds of_chunk =
       inside.per_byte.of(bytes) + result +
-      (combined + 2 * inside.receive_overhead + 2 * between.receive_overhead) / members;
+      (combined +
+       2 * (inside.receive_overhead + between.receive_overhead + between.rank_gap)) /
+          members;
   const Picoseconds before = inside.store_time(bytes) + inside.latency + joined;
   return before + beside(along, static_cast<Picoseconds>(chunks) * of_chunk) + result;
 }
@@ -72,7 +75,7 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
   };
   const auto port_of = [&](std::size_t bytes) {
     return static_cast<Picoseconds>(chunks_of_block) *
-           std::max(between.gap, between.per_byte.of(chunk_of(bytes)));
+           std::max(between.port_time(chunk_of(bytes)), between.rank_gap / members);
   };
   const std::uint64_t longest = chunk_of(*std::max_element(block_bytes.begin(), block_bytes.end()));
   const Picoseconds hops = ring.nodes - 1, lap_count = laps.count, sub_blocks = ring.sub_blocks;
@@ -96,7 +99,7 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
   }
   if (hops == 0) sent = most = 0;
   sent -= hops == 0 ? 0 : least;
-  const Picoseconds each = std::max(between.gap, between.per_byte.of(longest));
+  const Picoseconds each = std::max(between.port_time(longest), between.rank_gap / members);
   const Picoseconds way = hops * hop;  // of a chunk
   const Picoseconds work = lap_count * hops * sub_blocks * joined / members;
   const Picoseconds busy = std::max(sent, work);
@@ -127,7 +130,8 @@ Picoseconds shared_ring_time(const NodeRing& ring, std::uint32_t members, const 
   const Picoseconds ranks =
       inside.per_byte.of(combines ? total : own) + inside.read_per_byte.of(combines ? own : total) +
       combined + taken * inside.receive_overhead +
-      chunks * 2 * (inside.receive_overhead + between.receive_overhead) / members;
+      chunks * (2 * (inside.receive_overhead + between.receive_overhead) + between.rank_gap) /
+          members;
   const Picoseconds mine = inside.store_time(longest) + inside.latency + joined;
   return mine + beside(along, ranks) + result;
 }

@@ -30,6 +30,7 @@ TEST(Machine, presets_are_the_emulated_networks_but_for_combining) {
     EXPECT_EQ(between.latency + between.send_overhead, model.latency + model.send_overhead) << name;
     EXPECT_EQ(between.receive_overhead, model.receive_overhead) << name;
     EXPECT_EQ(between.gap, model.gap) << name;
+    EXPECT_EQ(between.rank_gap, model.rank_gap) << name;
     for (const std::size_t bytes : {8u, 4096u, 1u << 20}) {
       const auto whole = static_cast<plan::Picoseconds>(bytes >> 10);  // femtoseconds are rounded
       EXPECT_LE(std::abs(between.per_byte.of(bytes) - model.wire_time(bytes)), whole + 1) << name;

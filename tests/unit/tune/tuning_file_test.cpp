@@ -222,6 +222,16 @@ TEST(TuningFile, a_file_holds_for_its_machine_and_is_stale_or_refused_on_others)
   EXPECT_EQ(applicability({.device = "soft0"}, {.device = "rxe0"}).applies, Applies::no);
 }
 
+TEST(TuningFile, without_the_gap_of_a_rank_is_one_of_an_earlier_version) {
+  std::string text = test::tuning_example;
+  const std::size_t at = text.find("\"rank_gap_ps\"");
+  ASSERT_NE(at, std::string::npos);
+  text.erase(at, text.find('\n', at) - at);
+  Tuning expected = parse_tuning(test::tuning_example, "a.json");
+  expected.machine[Parameter::rank_gap] = {};
+  EXPECT_EQ(parse_tuning(text, "a.json"), expected);
+}
+
 TEST(TuningFile, differences_have_a_line_each) {
   const Tuning left = parse_tuning(test::tuning_example, "a.json");
   EXPECT_EQ(difference_of(left, left), "");

@@ -23,7 +23,7 @@ inline const std::string tuning_example = R"({
     "name": "measured",
     "latency_ps": {"value": 850000, "low": 840000, "high": 861000, "origin": "measured"},
     "receive_overhead_ps": {"value": 50000, "low": 48000, "high": 52000, "origin": "measured"},
-    "gap_ps": {"value": 100000, "low": 99000, "high": 104000, "origin": "measured"},
+    "gap_ps": {"value": 100000, "low": 99000, "high": 104000, "origin": "measured"}, "rank_gap_ps": {"value": 60000, "low": 59000, "high": 63000, "origin": "measured"},
     "per_byte_fs": {"value": 147059, "low": 147000, "high": 147100, "origin": "measured"},
     "combine_ps": {"value": 10000, "low": 10000, "high": 10000, "origin": "preset"},
     "combine_per_byte_fs": {"value": 125000, "low": 125000, "high": 125000, "origin": "preset"},

@@ -50,10 +50,12 @@ TEST(FabricModel, presets_have_the_published_rates) {
 TEST(FabricModel, a_file_changes_a_preset) {
   const FabricModel model = read(
       R"({"preset": "fdr", "latency_us": 1.5, "messages_per_second": 1e6, "work_us": 0.01,
+          "rank_gap_us": 0.07,
           "work_gigabytes_per_second": 8, "latencies_us": [[0, 3], [4, 0]],
           "faults": {"seed": 9, "slow": [{"place": 1, "factor": 2}]}})");
   EXPECT_EQ(model.latency, 1'500'000);
   EXPECT_EQ(model.gap, 1'000'000);
+  EXPECT_EQ(model.rank_gap, 70'000);
   EXPECT_EQ(model.send_overhead, 150'000);
   EXPECT_EQ(model.work_time(8000), 1'010'000);
   EXPECT_EQ(model.latency_between(0, 1), 3'000'000);
