@@ -105,7 +105,7 @@ RaceRates race_rates(std::uint32_t races) {
     tally.samples += times.size() * rates.fixed_blocks;
     return winner_of_fixed(times, seed, rates.fixed_blocks);
   };
-  constexpr std::uint32_t blocks_max = 100;
+  constexpr std::uint32_t blocks_max = 200;
   do rates.fixed_blocks += 5;
   while (rates.fixed_blocks < blocks_max &&
          (tally_of(races, some_candidates, by_count).bad > rates.some.bad ||

@@ -27,7 +27,7 @@ inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
 inline constexpr int noisy_tries = 3;
 
 /// How many candidates race.  In a single node, where the model tells less, there are more.
-inline constexpr std::size_t racers_max = 4, racers_in_node_max = 6;
+inline constexpr std::size_t racers_max = 5, racers_in_node_max = 6;
 
 /// The candidates of a race, alike on all ranks.  The first one is the untuned choice, if it is
 /// possible on the machine that was measured; the others follow by price.

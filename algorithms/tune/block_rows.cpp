@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "plan/allreduce/canonical_halving.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
@@ -436,8 +437,8 @@ std::string why_not_by_node(const Query& query) {
 }
 
 /// The time of messages between the root and other nodes.  Messages of a gather come from different
-/// ranks, each of which sends one; those of a scatter come to different ranks, each of which takes
-/// at most one.
+/// ranks, each of which sends one, and all of which get an answer; those of a scatter come to
+/// different ranks, each of which takes at most one.
 Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64_t blocks) {
   plan::LogGP network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
@@ -445,8 +446,8 @@ Picoseconds cost_at_root(const Query& query, std::uint32_t messages, std::uint64
     return network.travel_time(blocks * bytes) +
            (messages - Picoseconds{1}) * network.sending_time(blocks * bytes) +
            network.receive_overhead;
-  network.rank_gap = 0;
-  return round_cost(network, messages, blocks, bytes, false);
+  const Picoseconds answered = messages * std::exchange(network.rank_gap, 0);
+  return round_cost(network, messages, blocks, bytes, false) + answered;
 }
 
 /// The time of cost_at_root(), and that in which a node joins its blocks or takes them apart.
@@ -529,9 +530,13 @@ Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
   const Picoseconds largest = topology.largest_node();
   const Picoseconds others = topology.rank_count - largest;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  return network.travel_time(bytes) + network.receive_overhead +
-         std::max((std::max<Picoseconds>(largest * others, 1) - 1) * network.port_time(bytes),
-                  others * network.rank_gap);
+  const Picoseconds sent =
+      std::max((std::max<Picoseconds>(largest * others, 1) - 1) * network.port_time(bytes),
+               others * network.rank_gap);
+  // A rank that spends time on sending takes what has come afterwards.
+  const Picoseconds busy =
+      network.rank_gap == 0 ? 0 : others * (network.rank_gap + network.receive_overhead);
+  return std::max(network.travel_time(bytes) + network.receive_overhead + sent, busy);
 }
 
 /// Two stages in memory, of a message for each rank of the node with what a rank carries.

@@ -813,8 +813,9 @@ plan::PerRound uniform_core(const Choice& choice, std::uint32_t n) {
   return core;
 }
 
-/// The cheapest few choices beside one: with one message more or less in the last round, with n
-/// messages in each round, or with a tree of the next latencies.  In the order of their prices.
+/// The few fastest choices beside one, by their events: with one message more or less in the last
+/// round, with that round in two, with n messages in each round, or with a tree of the next
+/// latencies.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   constexpr std::size_t count_max = 3;
@@ -832,6 +833,12 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
       close.back() = entry;
       if (entry == 0) close.pop_back();
       if (!close.empty()) add(Chooser::with_vector(choice, close));
+    }
+    if (last > 1) {  // the last round in two, the first of which has one message
+      plan::PerRound split = vector;
+      split.back() = 1;
+      split.push_back((last + 2) / 2 - 1);
+      add(Chooser::with_vector(choice, split));
     }
     if (innermost(choice).row().takes == PerRoundIs::core)
       for (std::uint32_t n = 1; n <= 7; ++n)
@@ -899,11 +906,11 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   const std::optional<Choice> priced = chooser.try_choose();
   if (!priced) return found;
   const auto all = Chooser::by_price(*priced);
-  // Half of the places are for other families that are not far behind.  Inside a node, where prices
+  // Two of five places are for families that are not far behind.  Inside a node, where prices
   // hardly tell schedules apart, all places but one are for other families, however far behind.
   const plan::Picoseconds most =
       is_one_node ? INT64_MAX : all.front().first + all.front().first / 2;
-  const std::size_t families_max = is_one_node ? count - 1 : (count + 1) / 2;
+  const std::size_t families_max = is_one_node ? count - 1 : count / 2;
   std::set<std::string> families{family_of(found.front().name())};
   std::vector<Choice> others;  // what is left
   for (const auto& [price, rival] : all) {
@@ -916,6 +923,14 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
+  // Whatever the family, what costs nearly as little as the best one.
+  constexpr plan::Picoseconds close_share = 16;
+  constexpr std::size_t close_max = 2;
+  const std::size_t before = found.size();
+  for (const auto& [price, rival] : all) {
+    if (is_one_node || price - all.front().first > all.front().first / close_share) break;
+    if (found.size() - before < close_max) add(Chooser::with(*priced, *rival));
+  }
   const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
   for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.

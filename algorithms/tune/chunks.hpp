@@ -23,8 +23,8 @@ inline constexpr std::size_t node_arena_divisor = 16;
 /// The longest chunk of a long broadcast from its root directly to the other ranks of a single
 /// node, and how many chunks it has if these are shorter: all ranks wait for the first chunk, so it
 /// has to be short beside the rest (measured, docs/performance.md).
-inline constexpr std::size_t chunk_bytes_of_node_broadcast = 256u << 10;
-inline constexpr std::size_t node_broadcast_chunks = 8;
+inline constexpr std::size_t chunk_bytes_of_node_broadcast = 512u << 10;
+inline constexpr std::size_t node_broadcast_chunks = 4;
 /// The longest part of a reduce without copies of sources: the root soon has one to copy, and there
 /// is little to tell.
 inline constexpr std::size_t chunk_bytes_of_reduce = 64u << 10;

@@ -24,6 +24,8 @@ constexpr std::uint64_t priced_messages_max = 1u << 16;
 /// above the least: its time changes least if the network's gap is not exactly what it is taken
 /// for.
 constexpr plan::Picoseconds close_share = 200;
+/// Shapes that a race may look at: this one, and those with the least prices.
+constexpr std::size_t raced_max = 3;
 
 /// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
 /// knows.
@@ -237,13 +239,21 @@ std::vector<Variant> lanes_in_turns(const Query& query) {
   const auto by_cost = [](const Priced& left, const Priced& right) {
     return left.cost < right.cost;
   };
-  const plan::Picoseconds least = std::min_element(priced.begin(), priced.end(), by_cost)->cost;
-  const auto is_far = [&](const Priced& one) { return one.cost - least > least / close_share; };
-  priced.erase(std::remove_if(priced.begin(), priced.end(), is_far), priced.end());
+  std::stable_sort(priced.begin(), priced.end(), by_cost);
+  const plan::Picoseconds least = priced.front().cost;
+  const auto far = std::find_if(priced.begin(), priced.end(), [&](const Priced& one) {
+    return one.cost - least > least / close_share;
+  });
   const auto by_messages = [](const Priced& left, const Priced& right) {
     return std::tie(left.messages, left.cost) < std::tie(right.messages, right.cost);
   };
-  return {variant_of(query, *std::min_element(priced.begin(), priced.end(), by_messages)->shape)};
+  const auto taken = std::min_element(priced.begin(), far, by_messages);
+  std::rotate(priced.begin(), taken, std::next(taken));
+  priced.resize(std::min(priced.size(), query.request.for_race ? raced_max : 1));
+  std::vector<Variant> variants;
+  variants.reserve(priced.size());
+  for (const Priced& one : priced) variants.push_back(variant_of(query, *one.shape));
+  return variants;
 }
 
 }  // namespace tutti::tune

@@ -14,9 +14,10 @@ namespace {
 
 using plan::Picoseconds;
 
-constexpr double tie = 1.02;       // the one in front in the list wins
-constexpr double too_slow = 1.05;  // must not win
+constexpr double tie = 1.015;       // the one in front in the list wins
+constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
+constexpr double by_chance_max_at_end = 0.025;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "race: " + what);
@@ -86,7 +87,8 @@ class Runners {
   bool is_decided() const {
     const std::uint32_t first = winner();
     return first == left_.front() && std::all_of(left_.begin(), left_.end(), [&](auto one) {
-             return one == first || slower_by_chance(one, first, 1 / too_slow) <= by_chance_max;
+             return one == first ||
+                    slower_by_chance(one, first, 1 / too_slow) <= by_chance_max_at_end;
            });
   }
 

@@ -7,13 +7,14 @@
 // (exact, also with ties; F. Wilcoxon, Biometrics Bulletin 1945), and how large it is by the
 // estimate that belongs to it (J. Hodges, E. Lehmann, Ann. Math. Stat. 1963).
 //
-// The winner is the first of the list that takes at most 2 % more than the fastest; so ties go to
+// The winner is the first of the list that takes at most 1.5 % more than the fastest; so ties go to
 // the front of the list, where the choice without a race is.  After each block
 //   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
-//     2 % if it is in front of it in the list (Holm's correction for several comparisons, S. Holm,
-//     Scand. J. Stat. 1979)
-//   * the race is over if nobody is left in front of the winner, and it takes at most 5 % more than
-//     each of the others that are left, with 99 % confidence
+//     1.5 % if it is in front of it in the list (Holm's correction for several comparisons, S.
+//     Holm, Scand. J. Stat. 1979)
+//   * the race is over if nobody is left in front of the winner, and it takes at most 2.5 % more
+//   than
+//     each of the others that are left, with 97.5 % confidence
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace tutti::tune {
 
 struct RaceLimits {
   std::uint32_t blocks_min = 6;  // before anything is decided
-  std::uint32_t blocks_max = 40;
+  std::uint32_t blocks_max = 80;
   std::uint64_t seed = 1;
 };
 
@@ -37,11 +38,11 @@ struct RaceResult {
   std::uint32_t blocks = 0;                   // that were run
   std::uint32_t samples = 0;                  // in all, with those of the control
   /// The control moved between the halves of the race by as much as the winner differs from the
-  /// next one (by 2 % at least), or there were fewer than blocks_min blocks.
+  /// next one (by 1.5 % at least), or there were fewer than blocks_min blocks.
   bool is_noisy = false;
 };
 
-/// Two candidates take 7 blocks to decide at least, four of them 9: with fewer, the best signs are
+/// Two candidates take 6 blocks to decide at least, four of them 9: with fewer, the best signs are
 /// too likely by chance.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.

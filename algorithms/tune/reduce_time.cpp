@@ -31,17 +31,20 @@ class Reduce {
   Picoseconds time() {
     const std::vector<Picoseconds> clocks = combined(shape_.node_count);
     const plan::NodeMemory& memory = network_.inside;
+    const auto children = static_cast<Picoseconds>(
+        subtrees(shape_.node_count, shape_.fans.across, shape_.fans.across_by).size());
+    const Picoseconds answered = children * network_.between.rank_gap;  // by the root
     if (shape_.lane_count == 1) {
       const std::size_t told =
           subtrees(shape_.ranks_per_node, shape_.fans.in_node, shape_.fans.in_node_by).size();
-      return clocks[0] + static_cast<Picoseconds>(told) * memory.send_overhead;
+      return clocks[0] + answered + static_cast<Picoseconds>(told) * memory.send_overhead;
     }
     // The rank of lane 0 is the root; it takes the others' results from the last one on.
     Picoseconds clock = clocks[0];
     for (std::size_t lane = clocks.size(); --lane > 0;)
       clock = std::max(clock, clocks[lane] + store_ + memory.latency) + memory.receive_overhead;
     const auto further = static_cast<Picoseconds>(shape_.lane_count - lane_count_);
-    return clock + further * memory.receive_overhead +
+    return clock + answered + further * memory.receive_overhead +
            static_cast<Picoseconds>(shape_.ranks_per_node - 1) * memory.send_overhead;
   }
 

@@ -140,7 +140,8 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     credits = children_of(topology.largest_node(), no_fans, variant.fans.in_node_by);
     in_node = TreeTime(no_fans, variant.fans.in_node_by, inside, 0).of(topology.largest_node());
     busy = gives ? credits * store + children * network.rank_gap + per_piece(credits, 1)
-                 : std::max(credits * taken + children * combined + per_piece(0, credits),
+                 : std::max(credits * taken + children * (combined + network.rank_gap) +
+                                per_piece(0, credits),
                             ranks > 1 ? store + per_piece(1, 0) : 0);
   } else if (gives) {
     // A lane of the root's node sends to all its children before the next one does.
@@ -153,7 +154,8 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     before = (ranks > lanes ? lanes : lanes - 1) * store + memory.latency + credits * taken +
              (lanes - 1) * port;
     in_node = store + memory.latency + lanes * memory.receive_overhead;
-    busy = lanes * store + credits * taken + children * combined + per_piece(lanes, credits);
+    busy = lanes * store + credits * taken + children * (combined + network.rank_gap) +
+           per_piece(lanes, credits);
   }
 
   const Hop across = {.gap = gives ? network.sending_time(bytes) : std::max(lanes * port, combined),

@@ -99,7 +99,8 @@ std::uint32_t latency_in_messages(const Query& query, std::uint32_t lane_count,
                                   bool sees_credits = true) {
   const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes()) / lane_count;
-  const Picoseconds taken = network.receive_overhead + network.work_time(bytes);
+  const Picoseconds taken =  // by a parent, with the answer
+      network.receive_overhead + network.work_time(bytes) + network.rank_gap;
   const Picoseconds port = Picoseconds{lane_count} * network.port_time(bytes);
   const Picoseconds credits = sees_credits ? network.gap + 2 * network.receive_overhead : 0;
   const Picoseconds gap =

@@ -56,6 +56,18 @@ const NamedNetwork networks[] = {{"fdr",
                                                .per_byte = {.time = 10'000, .bytes = 242}},
                                    .inside = memory}}};
 
+/// Eight ranks together send as fast as their port.  The price of an allreduce without stages in
+/// nodes is too high: its first rounds hardly leave them.
+constexpr double over_least_max_of_slow_ranks = 1.15;
+const NamedNetwork slow_ranks = {"slow",
+                                 {.between = {.latency = 600'000,
+                                              .send_overhead = 100'000,
+                                              .receive_overhead = 50'000,
+                                              .gap = 10'000,
+                                              .rank_gap = 80'000,
+                                              .per_byte = {.time = 10'000, .bytes = 242}},
+                                  .inside = memory}};
+
 Topology nodes_of(std::uint32_t node_count, std::uint32_t ranks_per_node) {
   Topology topology{.rank_count = node_count * ranks_per_node};
   for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank)
@@ -247,8 +259,9 @@ double expect_near_the_least(const Cell& cell, Largest& by_ring, Largest& by_res
                                         ? choice.cost()
                                         : time_of(choice.query(), choice.row(), choice.variant());
     const double ratio = over(taken, candidates.all.time);
-    EXPECT_LE(ratio, 1.1) << cell.text() << ": " << candidates.all.name << " takes less than "
-                          << choice.explanation();
+    EXPECT_LE(ratio, cell.machine == &slow_ranks ? over_least_max_of_slow_ranks : 1.1)
+        << cell.text() << ": " << candidates.all.name << " takes less than "
+        << choice.explanation();
     worst = std::max(worst, ratio);
     return taken;
   };
@@ -269,14 +282,14 @@ TEST(NodeChoices, are_near_the_fastest_candidate) {
   plan::test::Random random(20);
   Largest by_ring, by_resources;
   std::printf("network  collective      cells  largest time of what is chosen / least of all\n");
-  for (const NamedNetwork& machine : networks)
+  for (const NamedNetwork* const machine : {&networks[0], &networks[1], &slow_ranks})
     for (const Collective collective : {barrier, allreduce, allgather, alltoall, broadcast, reduce,
                                         gather, scatter, reduce_scatter, scan, exscan}) {
-      const std::vector<Cell> cells = cells_of(machine, collective, random);
+      const std::vector<Cell> cells = cells_of(*machine, collective, random);
       double worst = 1;
       for (const Cell& cell : cells)
         worst = std::max(worst, expect_near_the_least(cell, by_ring, by_resources));
-      std::printf("%-7s  %-14s  %5zu  %.2f\n", machine.name, name_of(collective), cells.size(),
+      std::printf("%-7s  %-14s  %5zu  %.2f\n", machine->name, name_of(collective), cells.size(),
                   worst);
     }
   // These are the cells that are left out, with the largest quotient of each kind.

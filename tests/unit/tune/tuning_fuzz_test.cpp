@@ -36,6 +36,8 @@ Json meaning_of(const std::string& text) {
     const Json& members = file["made_on"];
     if (std::none_of(members.begin(), members.end(), is_known)) file.erase("made_on");
   }
+  if (file.contains("machine") && !file["machine"].contains("rank_gap_ps"))
+    file["machine"]["rank_gap_ps"] = {{"value", 0}, {"low", 0}, {"high", 0}, {"origin", "preset"}};
   if (file.contains("placement")) {
     const Json& counts = file["placement"];
     if (std::all_of(counts.begin(), counts.end(), [](const Json& count) { return count == 0; }))
