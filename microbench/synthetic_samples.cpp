@@ -48,8 +48,8 @@ double SyntheticProbes::each(tune::Probe probe, std::uint64_t bytes) const {
     return std::max(static_cast<double>(port),
                     static_cast<double>(network.rank_gap) / ranks_of_node);
   const plan::Picoseconds sent = network.sending_time(bytes);
-  return static_cast<double>(
-      probe == tune::Probe::incast ? std::max(sent, network.receive_overhead) : sent);
+  return static_cast<double>(probe == tune::Probe::incast ? std::max(sent, network.receive_overhead)
+                                                          : sent);
 }
 
 double SyntheticProbes::undisturbed(tune::Probe probe, std::uint64_t bytes,

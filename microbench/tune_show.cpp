@@ -72,10 +72,11 @@ std::string value_text(Parameter parameter, std::int64_t value) {
 const char* meaning_of(Parameter parameter) noexcept {
   return detail::name_in<Parameter::fan_max>(
       {"o + L between nodes", "o_r, a message received", "g, a message at a node's port",
-       "g of a rank, a message sent", "G, bytes at a node's port", "gamma, a value combined", "gamma, bytes combined",
-       "inside a node, until a message is seen", "inside a node, a message sent",
-       "inside a node, a message received", "inside a node, bytes stored",
-       "inside a node, a payload read in place", "inside a node, bytes read in place",
+       "g of a rank, a message sent", "G, bytes at a node's port", "gamma, a value combined",
+       "gamma, bytes combined", "inside a node, until a message is seen",
+       "inside a node, a message sent", "inside a node, a message received",
+       "inside a node, bytes stored", "inside a node, a payload read in place",
+       "inside a node, bytes read in place",
        "senders to one receiver, beyond which the model is off; informs only"},
       parameter);
 }

@@ -85,8 +85,8 @@ class FollowedNode {
         if (is_inside)
           sent(place, number) = clock += store;
         else
-          leaving_.push_back({std::exchange(clock, clock + network_.between.rank_gap), place, number,
-                              false});
+          leaving_.push_back(
+              {std::exchange(clock, clock + network_.between.rank_gap), place, number, false});
       }
     }
     std::stable_sort(leaving_.begin(), leaving_.end(),

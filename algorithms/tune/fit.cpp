@@ -26,8 +26,8 @@ struct Key {
 };
 bool is_by_messages(Probe probe) {
   using enum Probe;
-  return probe == stream || probe == posting || probe == waiting || probe == shared_port || probe == incast ||
-         probe == inside_take;
+  return probe == stream || probe == posting || probe == waiting || probe == shared_port ||
+         probe == incast || probe == inside_take;
 }
 
 bool is_valid(const Sample& sample) {
@@ -347,10 +347,10 @@ Picoseconds predicted(const Sample& sample, const plan::Network& network) {
     case Probe::combine:
       return net.work_time(sample.bytes);
     case Probe::incast:
-      return std::max(there_and_back(sample.bytes) +
-                          (messages - 1) * std::max(net.sending_time(sample.bytes),
-                                                    net.receive_overhead),
-                      messages * (net.rank_gap + net.receive_overhead));
+      return std::max(
+          there_and_back(sample.bytes) +
+              (messages - 1) * std::max(net.sending_time(sample.bytes), net.receive_overhead),
+          messages * (net.rank_gap + net.receive_overhead));
     case Probe::inside_one_way:
       return inside.store_time(sample.bytes) + inside.latency + inside.receive_overhead;
     case Probe::inside_store:
@@ -367,8 +367,8 @@ Picoseconds predicted(const Sample& sample, const plan::Network& network) {
 
 const char* name_of(Probe probe) noexcept {
   return detail::name_in<Probe::inside_read>(
-      {"one_way", "stream", "posting", "waiting", "combine", "shared_port", "incast", "inside_one_way",
-       "inside_store", "inside_take", "inside_read"},
+      {"one_way", "stream", "posting", "waiting", "combine", "shared_port", "incast",
+       "inside_one_way", "inside_store", "inside_take", "inside_read"},
       probe);
 }
 

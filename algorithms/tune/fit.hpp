@@ -78,7 +78,8 @@ struct Fit {
 ///   inside   inside_one_way by bytes: G, and without bytes, less o and o_r: L.  inside_store
 ///            without bytes: o.  inside_take by messages: o_r.  inside_read by bytes
 ///   fan_max  the most senders up to which incast is at most a tenth above what it is with the
-///            fewest and max(p, o_r, g of a rank) for each further one; 0 if it is so as far as was measured
+///            fewest and max(p, o_r, g of a rank) for each further one; 0 if it is so as far as was
+///            measured
 /// Lines, their breaks and intervals are those of robust_line.hpp, from a generator of `seed`.
 /// Pure.
 ///

@@ -70,8 +70,8 @@ const char* name_of(Origin origin) noexcept {
 const char* key_of(Parameter parameter) noexcept {
   static_assert(parameter_count == static_cast<std::size_t>(Parameter::fan_max) + 1);
   return detail::name_in<Parameter::fan_max>(
-      {"latency_ps", "receive_overhead_ps", "gap_ps", "rank_gap_ps", "per_byte_fs",
-       "combine_ps", "combine_per_byte_fs", "inside_latency_ps", "inside_send_overhead_ps",
+      {"latency_ps", "receive_overhead_ps", "gap_ps", "rank_gap_ps", "per_byte_fs", "combine_ps",
+       "combine_per_byte_fs", "inside_latency_ps", "inside_send_overhead_ps",
        "inside_receive_overhead_ps", "inside_per_byte_fs", "inside_read_overhead_ps",
        "inside_read_per_byte_fs", "fan_max"},
       parameter);

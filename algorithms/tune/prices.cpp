@@ -64,9 +64,10 @@ int excess_bits(const plan::Network& network, const CollectiveRequest& request,
   const auto bits = [](auto value) {
     return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(value)));
   };
-  const plan::Picoseconds longest = std::max(
-      {between.latency, between.send_overhead, between.receive_overhead, between.gap,
-       between.rank_gap, between.work, inside.latency, inside.send_overhead, inside.receive_overhead, inside.read_overhead});
+  const plan::Picoseconds longest =
+      std::max({between.latency, between.send_overhead, between.receive_overhead, between.gap,
+                between.rank_gap, between.work, inside.latency, inside.send_overhead,
+                inside.receive_overhead, inside.read_overhead});
   const auto of_byte = [](const plan::Rate& rate) { return rate.time / rate.bytes + 1; };
   const plan::Picoseconds slowest =
       std::max({of_byte(between.per_byte), of_byte(between.work_per_byte), of_byte(inside.per_byte),
@@ -89,8 +90,8 @@ plan::Network faster(const plan::Network& network, int bits) {
   auto& [between, inside] = result;
   for (plan::Picoseconds* const time :
        {&between.latency, &between.send_overhead, &between.receive_overhead, &between.gap,
-        &between.rank_gap, &between.work, &inside.latency, &inside.send_overhead, &inside.receive_overhead,
-        &inside.read_overhead})
+        &between.rank_gap, &between.work, &inside.latency, &inside.send_overhead,
+        &inside.receive_overhead, &inside.read_overhead})
     *time >>= bits;
   for (plan::Rate* const rate :
        {&between.per_byte, &between.work_per_byte, &inside.per_byte, &inside.read_per_byte})

@@ -140,9 +140,9 @@ TEST(Makespan, of_one_message_each_way_is_the_formula) {
     EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, {.payload_bytes = bytes}), taken(0));
     // In and out.
     const Picoseconds out = come(bytes) + n.receive_overhead + work;
-    EXPECT_EQ(makespan(plans_of(schedules[4], 2, {}), n, {.payload_bytes = bytes}),
-              std::max(std::max(out + come(bytes), n.rank_gap) + n.receive_overhead,
-                       out + n.rank_gap));
+    EXPECT_EQ(
+        makespan(plans_of(schedules[4], 2, {}), n, {.payload_bytes = bytes}),
+        std::max(std::max(out + come(bytes), n.rank_gap) + n.receive_overhead, out + n.rank_gap));
   }
 }
 
@@ -262,9 +262,9 @@ TEST(Makespan, grows_with_every_parameter) {
     const Sample sample = arbitrary_sample(random);
     const Call call = sample.call(false);
     const Picoseconds before = makespan(sample.plans, sample.network, call);
-    for (Picoseconds LogGP::*parameter : {&LogGP::latency, &LogGP::send_overhead,
-                                          &LogGP::receive_overhead, &LogGP::gap,
-                                          &LogGP::rank_gap, &LogGP::work}) {
+    for (Picoseconds LogGP::*parameter :
+         {&LogGP::latency, &LogGP::send_overhead, &LogGP::receive_overhead, &LogGP::gap,
+          &LogGP::rank_gap, &LogGP::work}) {
       LogGP slower = sample.network;
       slower.*parameter += random.between(1, 100'000);
       ASSERT_GE(makespan(sample.plans, slower, call), before) << sample.describe();
@@ -273,7 +273,8 @@ TEST(Makespan, grows_with_every_parameter) {
 }
 
 /// Exactly as often as there are rounds, where no round is so short that ports are still taken by
-/// the one before it, or that a rank still sends when messages come; a latency that hides behind a port costs less.
+/// the one before it, or that a rank still sends when messages come; a latency that hides behind a
+/// port costs less.
 TEST(Makespan, of_circulant_plans_has_the_latency_once_per_round) {
   Random random(5);
   int exact = 0;

@@ -36,9 +36,9 @@ Picoseconds round_formula(std::int64_t r, std::uint64_t bytes, const LogGP& n) {
   const Picoseconds wire = rounded(bytes, n.per_byte);
   const Picoseconds gap = std::max(n.gap, wire);
   const Picoseconds taken = n.receive_overhead + gamma(bytes, n);
-  return std::max(n.send_overhead + n.latency + wire +
-                      (r - 1) * std::max({gap, n.rank_gap, taken}) + taken,
-                  r * (n.rank_gap + taken));
+  return std::max(
+      n.send_overhead + n.latency + wire + (r - 1) * std::max({gap, n.rank_gap, taken}) + taken,
+      r * (n.rank_gap + taken));
 }
 
 TEST(Rate, does_not_overflow) {

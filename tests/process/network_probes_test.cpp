@@ -140,10 +140,10 @@ std::map<Probe, std::size_t> counts_of(const std::vector<Sample>& samples) {
   return counts;
 }
 
-constexpr Probe every_probe[] = {
-    Probe::one_way,        Probe::stream,       Probe::posting,     Probe::waiting,
-    Probe::combine,        Probe::shared_port,  Probe::incast,      Probe::inside_one_way,
-    Probe::inside_store,   Probe::inside_take,  Probe::inside_read};
+constexpr Probe every_probe[] = {Probe::one_way,     Probe::stream,         Probe::posting,
+                                 Probe::waiting,     Probe::combine,        Probe::shared_port,
+                                 Probe::incast,      Probe::inside_one_way, Probe::inside_store,
+                                 Probe::inside_take, Probe::inside_read};
 
 std::string text_of(const Sample& sample) {
   return "probe " + std::to_string(static_cast<int>(sample.probe)) + ", " +

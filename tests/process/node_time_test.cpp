@@ -372,7 +372,8 @@ TEST(NodeTime, of_barriers_and_allreduces) {
 /// Some of these ranks send messages faster than their port, and some slower.
 TEST(NodeTime, of_ranks_that_spend_time_on_sending) {
   std::vector<Case> cases;
-  for (const auto collective : {barrier, allreduce, broadcast, reduce, allgather, alltoall, scatter})
+  for (const auto collective :
+       {barrier, allreduce, broadcast, reduce, allgather, alltoall, scatter})
     cases.push_back({collective, 12, {4}, collective == barrier ? 0u : 40u});
   cases.push_back({allreduce, 9, {1}, 700});
   cases.push_back({allreduce, 10, {3, 1, 2, 4}, 700, Across::leader});
@@ -382,7 +383,8 @@ TEST(NodeTime, of_ranks_that_spend_time_on_sending) {
   for (const auto& [text, gap] : {std::pair{"0.03", 30'000}, {"0.25", 250'000}}) {
     plan::Network slower = machine;
     slower.between.rank_gap = gap;
-    const MachineFile file(description("fdr", R"("rank_gap_us":)" + std::string(text) + "," + work));
+    const MachineFile file(
+        description("fdr", R"("rank_gap_us":)" + std::string(text) + "," + work));
     for (const Case& one : cases) EXPECT_EQ(measured(one), expected(one, slower)) << one.text();
   }
 }

@@ -69,11 +69,11 @@ struct LogGP {
   Picoseconds work_time(std::uint64_t bytes) const { return work + work_per_byte.of(bytes); }
   /// What a round of r messages, at least one, takes, each of which is combined as it comes:
   ///   o + L + b G + (r-1) max(max(g, b G), g of a rank, o_r + gamma) + o_r + gamma
-  /// or, where that is longer, r (g of a rank + o_r + gamma): a rank takes messages when it has sent
-  /// its own.  Messages of 0 bytes, as those of barriers, are not combined.  Where ports are free
-  /// when a round begins, the sum over the rounds is what the recurrence (makespan.hpp) gives for
-  /// plain dissemination, and for two-partial dissemination less one gamma in each round that keeps
-  /// both partials.
+  /// or, where that is longer, r (g of a rank + o_r + gamma): a rank takes messages when it has
+  /// sent its own.  Messages of 0 bytes, as those of barriers, are not combined.  Where ports are
+  /// free when a round begins, the sum over the rounds is what the recurrence (makespan.hpp) gives
+  /// for plain dissemination, and for two-partial dissemination less one gamma in each round that
+  /// keeps both partials.
   Picoseconds round_time(std::uint32_t messages, std::uint64_t bytes) const {
     assert(messages >= 1);
     const Picoseconds taken = receive_overhead + (bytes == 0 ? 0 : work_time(bytes));

@@ -35,8 +35,8 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds joined = members * between.work_time(bytes);
   const Picoseconds result = inside.receive_overhead + inside.read_per_byte.of(bytes);
 
-  const Picoseconds block = shape.sub_blocks * std::max(between.port_time(bytes),
-                                                       between.rank_gap / members);
+  const Picoseconds block =
+      shape.sub_blocks * std::max(between.port_time(bytes), between.rank_gap / members);
   const Picoseconds last =
       hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
   const Picoseconds back =
@@ -56,8 +56,7 @@ Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
   const Picoseconds combined = joined - between.work_time(bytes) / shape.nodes;
   const Picoseconds of_chunk =
       inside.per_byte.of(bytes) + result +
-      (combined +
-       2 * (inside.receive_overhead + between.receive_overhead + between.rank_gap)) /
+      (combined + 2 * (inside.receive_overhead + between.receive_overhead + between.rank_gap)) /
           members;
   const Picoseconds before = inside.store_time(bytes) + inside.latency + joined;
   return before + beside(along, static_cast<Picoseconds>(chunks) * of_chunk) + result;

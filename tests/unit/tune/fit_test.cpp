@@ -175,7 +175,7 @@ TEST(Fit, a_change_of_protocol_leaves_short_and_long_messages_alone) {
 
 TEST(Fit, noise_is_no_change_of_protocol) {
   const ProbeNoise noise = {.late_probability = 0.05, .jitter = 0.2, .jitter_ps = 20e3};
-  // Of 2,000 seeds, 6 show a break that is none.
+  // In 6 of 2,000 seeds a fit sees a break that is none.
   constexpr std::uint64_t seeds = 300, seeds_taken_for_breaks = 3;
   std::uint64_t breaks = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
