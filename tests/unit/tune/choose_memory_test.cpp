@@ -103,11 +103,11 @@ TEST(Selection, long_broadcasts_in_a_single_node_go_in_longer_chunks_if_these_st
     constexpr std::size_t usual = 64u << 10, arena = 64u << 20;
     EXPECT_EQ(chunk(1000, arena), usual);
     EXPECT_EQ(chunk(32u << 10, arena), usual);
-    EXPECT_EQ(chunk(512u << 10, arena), usual);
-    EXPECT_EQ(chunk(1u << 20, arena), 128u << 10);
-    EXPECT_EQ(chunk(2u << 20, arena), 256u << 10);
-    EXPECT_EQ(chunk(64u << 20, arena), 256u << 10);
-    EXPECT_EQ(chunk(64u << 20, 16u << 20), 256u << 10) << "of the default arena";
+    EXPECT_EQ(chunk(256u << 10, arena), usual);
+    EXPECT_EQ(chunk(512u << 10, arena), 128u << 10);
+    EXPECT_EQ(chunk(2u << 20, arena), 512u << 10);
+    EXPECT_EQ(chunk(64u << 20, arena), 512u << 10);
+    EXPECT_EQ(chunk(64u << 20, 16u << 20), 512u << 10) << "of the default arena";
     EXPECT_EQ(chunk(8u << 20, arena, 4096), 4096u) << "as asked";
     EXPECT_EQ(chunk(8u << 20, 1u << 20), usual) << "of a small arena";
     EXPECT_LE(2 * chunk(8u << 20, 4u << 20), (4u << 20) / 16) << "the root's partials";

@@ -437,7 +437,7 @@ TEST(Candidates, have_trees_of_the_next_latencies) {
   request.root = Rank{0};
   const Knowledge roce = untuned(machine_preset("roce100"));
   for (const std::uint32_t ranks_per_node : {1u, 4u}) {
-    const std::vector<Choice> found = candidates(request, nodes_of(17, ranks_per_node), roce, 4);
+    const std::vector<Choice> found = candidates(request, nodes_of(17, ranks_per_node), roce, 5);
     const std::uint32_t latency = found.front().variant().fans.across_by.latency;
     ASSERT_GT(latency, 1u) << found.front().name();
     const auto is_next = [&](const Choice& other) {
@@ -474,6 +474,28 @@ TEST(Candidates, beside_a_choice_are_those_of_the_least_times) {
   EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Choice& choice) {
     return choice.name() == fastest;
   })) << found.front().name();
+}
+
+// Shapes of lanes in turns have prices that are closer to each other than to what they take, and so
+// have numbers of lanes.
+TEST(Candidates, have_what_costs_nearly_as_little) {
+  const auto count_of = [](const std::vector<Choice>& found, auto&& is_one) {
+    return std::count_if(found.begin(), found.end(), is_one);
+  };
+  const Knowledge edr = untuned(machine_preset("edr"));
+  EXPECT_GE(count_of(candidates(allreduce_of(65536, Agreement::identical), nodes_of(24, 8), edr, 5),
+                     [](const Choice& choice) { return choice.variant().turns > 0; }),
+            2);
+  CollectiveRequest reduce = allreduce_of(2048, Agreement::relaxed);
+  reduce.collective = Collective::reduce;
+  reduce.root = Rank{0};
+  const std::vector<Choice> found =
+      candidates(reduce, nodes_of(17, 4), untuned(machine_preset("qdr")), 5);
+  for (const std::uint32_t lanes : {2u, 4u})
+    EXPECT_GE(
+        count_of(found, [&](const Choice& choice) { return choice.variant().lane_count == lanes; }),
+        1)
+        << lanes;
 }
 
 // A race picks what is fastest of its racers, and so decides about connections, too.
