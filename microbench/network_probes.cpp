@@ -516,7 +516,8 @@ class Prober {
     return time;
   }
 
-  /// Messages that are posted in a row, and taken when all have come: what either takes.
+  /// Messages are posted in a row, and taken when all have come.  Returns the time of the posts on
+  /// their sender, or of the takes on their receiver.
   Picoseconds post_and_wait(const Point& point) {
     if (self_ == Rank{0}) {
       const Picoseconds begin = instant();

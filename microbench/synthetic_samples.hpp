@@ -49,8 +49,8 @@ class SyntheticProbes {
 std::vector<tune::Sample> samples_of(const tune::Machine& machine, const ProbeNoise& noise = {},
                                      std::uint64_t seed = 1);
 
-/// The preset, whose ranks spend half of their port's gap on sending a message.  In the preset they
-/// spend nothing, of which an error is no share.
+/// The preset, but with half of its port's gap as the gap of a rank.  In the preset that gap is 0,
+/// and a relative error of 0 is undefined.
 tune::Machine machine_to_fit(const std::string& preset);
 
 /// A machine like none that is measured: what a fit cannot tell is seen by it.

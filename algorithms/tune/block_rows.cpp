@@ -533,7 +533,7 @@ Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
   const Picoseconds sent =
       std::max((std::max<Picoseconds>(largest * others, 1) - 1) * network.port_time(bytes),
                others * network.rank_gap);
-  // A rank that spends time on sending takes what has come afterwards.
+  // If sending takes a rank's time, it receives after all its sends.
   const Picoseconds busy =
       network.rank_gap == 0 ? 0 : others * (network.rank_gap + network.receive_overhead);
   return std::max(network.travel_time(bytes) + network.receive_overhead + sent, busy);

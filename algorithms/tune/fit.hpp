@@ -71,8 +71,8 @@ struct Fit {
 ///   o + L    one_way without bytes, less o_r
 ///   G        one_way by bytes
 ///   o_r      waiting by messages
-///   g        shared_port by messages of the fewest bytes, or stream if that was not measured: at
-///            most, because ranks that send as fast as they can may leave the port free
+///   g        shared_port by messages of the fewest bytes, or stream if that was not measured.  An
+///            upper limit: ranks that send as fast as they can may leave the port free
 ///   g of a rank   posting by messages
 ///   gamma    combine by bytes
 ///   inside   inside_one_way by bytes: G, and without bytes, less o and o_r: L.  inside_store

@@ -38,7 +38,7 @@ Machine machine_of(const Preset& preset) {
   set(Parameter::latency, preset.latency);
   set(Parameter::receive_overhead, preset.receive_overhead);
   set(Parameter::gap, preset.gap);
-  set(Parameter::rank_gap, 0);  // the gap of the port is that of a rank as well
+  set(Parameter::rank_gap, 0);  // the port's gap limits a rank, too
   set(Parameter::per_byte, preset.per_byte);
   set(Parameter::combine, 10'000);
   set(Parameter::combine_per_byte, 125'000);

@@ -12,9 +12,8 @@
 //   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
 //     1.5 % if it is in front of it in the list (Holm's correction for several comparisons, S.
 //     Holm, Scand. J. Stat. 1979)
-//   * the race is over if nobody is left in front of the winner, and it takes at most 2.5 % more
-//   than
-//     each of the others that are left, with 97.5 % confidence
+//   * the race is over if no candidate is left in front of the winner, and the winner takes at most
+//     2.5 % more than each of the others that are left, with 97.5 % confidence
 #pragma once
 
 #include <cstdint>

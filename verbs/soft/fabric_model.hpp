@@ -16,9 +16,9 @@ inline constexpr Picoseconds never_ps = std::numeric_limits<Picoseconds>::max();
 
 /// D. Culler et al., LogP (PPoPP 1993); A. Alexandrov et al., LogGP (SPAA 1995).  A message of b
 /// bytes that is posted at t leaves the sender's port at s >= t, and the port is taken for max(g, b
-/// G).  Posting takes the g of a rank of its program's time.  It arrives at s + o + L + b G, takes
-/// the receiver's port for max(g, b G), and the receiver's program knows it o_r after its poll. The
-/// answer takes L.
+/// G).  It arrives at s + o + L + b G, takes the receiver's port for max(g, b G), and the
+/// receiver's program knows it o_r after its poll.  The answer takes L.  Posting takes the sender's
+/// program the g of a rank.
 struct FabricModel {
   std::string name;
   Picoseconds latency = 0;           // L

@@ -57,7 +57,7 @@ const NamedNetwork networks[] = {{"fdr",
                                    .inside = memory}}};
 
 /// Eight ranks together send as fast as their port.  The price of an allreduce without stages in
-/// nodes is too high: its first rounds hardly leave them.
+/// nodes is too high: few messages of its first rounds leave their node.
 constexpr double over_least_max_of_slow_ranks = 1.15;
 const NamedNetwork slow_ranks = {"slow",
                                  {.between = {.latency = 600'000,
