@@ -44,9 +44,7 @@ void SyntheticProbes::add(tune::Probe probe, std::uint64_t bytes, std::uint32_t 
 double SyntheticProbes::each(tune::Probe probe, std::uint64_t bytes) const {
   const plan::LogGP& network = network_.between;
   const plan::Picoseconds port = network.port_time(bytes);
-  if (probe == tune::Probe::shared_port)
-    return std::max(static_cast<double>(port),
-                    static_cast<double>(network.rank_gap) / ranks_of_node);
+  if (probe == tune::Probe::shared_port) return static_cast<double>(port);
   const plan::Picoseconds sent = network.sending_time(bytes);
   return static_cast<double>(probe == tune::Probe::incast ? std::max(sent, network.receive_overhead)
                                                           : sent);
@@ -62,8 +60,13 @@ double SyntheticProbes::undisturbed(tune::Probe probe, std::uint64_t bytes,
   switch (probe) {
     case tune::Probe::one_way:
       return static_cast<double>(arrives(bytes));
-    case tune::Probe::stream:
     case tune::Probe::shared_port:
+      if (ranks_of_node * between.port_time(bytes) < between.rank_gap)
+        return static_cast<double>(arrives(bytes) + arrives(8) +
+                                   (messages / ranks_of_node - 1) * between.rank_gap +
+                                   (ranks_of_node - 1) * between.port_time(bytes));
+      [[fallthrough]];
+    case tune::Probe::stream:
     case tune::Probe::incast:
       return static_cast<double>(arrives(bytes) + arrives(8)) + (messages - 1) * each(probe, bytes);
     case tune::Probe::posting:

@@ -22,8 +22,7 @@ const std::vector<Told>& telling() {
   static const std::vector<Told> all = {
       {"a message, ps", Parameter::latency, {Parameter::receive_overhead}},
       {"a byte, fs", Parameter::per_byte},
-      {"gap of a port, ps", Parameter::gap},
-      {"gap of a rank, ps", Parameter::rank_gap},
+      {"gap, ps", Parameter::gap},
       {"a message inside a node, ps",
        Parameter::inside_latency,
        {Parameter::inside_send_overhead, Parameter::inside_receive_overhead}},
@@ -65,7 +64,7 @@ bool differs(const Figure& file, const Figure& now) {
 std::vector<tune::Probe> probes_to_check(bool is_one_node) {
   using tune::Probe;
   if (is_one_node) return {Probe::inside_one_way, Probe::inside_store, Probe::inside_take};
-  return {Probe::one_way, Probe::stream, Probe::posting, Probe::waiting, Probe::shared_port};
+  return {Probe::one_way, Probe::stream, Probe::waiting, Probe::shared_port};
 }
 
 NetworkCheck check_network(const tune::Machine& file, const tune::Machine& now) {

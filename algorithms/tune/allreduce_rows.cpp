@@ -258,7 +258,8 @@ plan::CorePrices core_prices(const Query& query) {
     const Picoseconds further = round_cost(network, 2, 1, bytes, false) - one;
     return {.fixed = one - further,
             .each = further + combined,
-            .shared = are_lanes ? query.network.between.port_time(bytes) : 0};
+            .shared = are_lanes ? query.network.between.port_time(bytes) : 0,
+            .own = network.rank_gap + network.receive_overhead + combined};
   };
   return {.combining = prices(true), .out = prices(false), .largest = messages_of_round_max};
 }
@@ -535,7 +536,10 @@ Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& r
     if (run < inside) return round_cost_in_node(query.network, messages, 1, part, combines);
     const Picoseconds each =
         round_cost(network, 2, 1, part, combines) - round_cost(network, 1, 1, part, combines);
-    return std::max(messages * each, round_cost(first_at_port, 1, 1, part, combines));
+    const Picoseconds own =
+        network.rank_gap + network.receive_overhead + (combines ? network.work_time(part) : 0);
+    return std::max(
+        {messages * each, messages * own, round_cost(first_at_port, 1, 1, part, combines)});
   };
   Picoseconds cost = 0;
   for (std::size_t run = 0; run < runs.size(); ++run)

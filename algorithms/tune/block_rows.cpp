@@ -338,13 +338,20 @@ class BlocksTime {
   void pass_on(std::uint32_t i, std::uint32_t count) {
     const bool is_new = i == passed_on_;
     if (is_new && i > 0) clock_ = std::max(clock_, come_[i]) + taken_;
-    port_free_ = std::max(clock_, port_free_) + count * std::max(ranks_ * port_, rank_gap_);
-    for (Picoseconds left = count; left > 0; --left)
-      come_.push_back(port_free_ - left * std::max(port_, rank_gap_) + travel_);
-    clock_ += count * rank_gap_;
+    if (count > 0) send(count);
     if (!is_new) return;
     clock_ += stores_;
     ++passed_on_;
+  }
+  void send(std::uint32_t count) {
+    const Picoseconds begin = std::max(clock_, port_free_);
+    port_free_ = begin + std::max(ranks_ * Picoseconds{count} * port_,
+                                  (count - Picoseconds{1}) * rank_gap_ + ranks_ * port_);
+    for (Picoseconds left = count; left > 0; --left)
+      come_.push_back(std::max(port_free_ - left * port_,
+                               begin + (count - left) * rank_gap_ + (ranks_ - 1) * port_) +
+                      travel_);
+    clock_ += count * rank_gap_;
   }
   void take_from_others() { clock_ = std::max(clock_, stores_ + latency_) + taken_here_; }
 
@@ -533,7 +540,8 @@ Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
   const Picoseconds sent =
       std::max((std::max<Picoseconds>(largest * others, 1) - 1) * network.port_time(bytes),
                others * network.rank_gap);
-  // If sending takes a rank's time, it receives after all its sends.
+  // If sending takes a rank's time, it receives after all its sends.  If not, the port's time is
+  // longer for all machines but the fastest, and prices are those of before there was such a gap.
   const Picoseconds busy =
       network.rank_gap == 0 ? 0 : others * (network.rank_gap + network.receive_overhead);
   return std::max(network.travel_time(bytes) + network.receive_overhead + sent, busy);
@@ -558,8 +566,10 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
           (memory.store_time(std::uint64_t{turns} * largest * bytes) + memory.receive_overhead) +
       wait;
   const std::uint64_t together = std::uint64_t{largest} * largest * bytes;
-  return 2 * stage + network.travel_time(together) + turns * network.receive_overhead +
-         (static_cast<Picoseconds>(others) - 1) * network.port_time(together);
+  const Picoseconds sent =
+      std::max((static_cast<Picoseconds>(others) - 1) * network.port_time(together),
+               (static_cast<Picoseconds>(turns) - 1) * network.rank_gap);
+  return 2 * stage + network.travel_time(together) + turns * network.receive_overhead + sent;
 }
 
 /// Each n with which blocks pass through others, whole, and do not take too much of the arena.

@@ -906,7 +906,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   const std::optional<Choice> priced = chooser.try_choose();
   if (!priced) return found;
   const auto all = Chooser::by_price(*priced);
-  // Two of five places are for families that are not far behind.  Inside a node, where prices
+  // One of five places is for another family that is not far behind.  Inside a node, where prices
   // hardly tell schedules apart, all places but one are for other families, however far behind.
   const plan::Picoseconds most =
       is_one_node ? INT64_MAX : all.front().first + all.front().first / 2;

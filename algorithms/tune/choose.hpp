@@ -115,13 +115,13 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
-/// What may be worth a race: what choose() takes first, then the cheapest of another family, what
-/// costs at most a sixteenth more than the least, and the fastest few beside the best one: its
-/// vector with one message more or less in the last round or with that round in two, those with one
-/// n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015), and its tree with the next latencies.
-/// At most `count`, without duplicates; each can be asked for by its name().  In a single node,
-/// where rules decide otherwise, all that it can run is considered, and of several schedules with
-/// the same plans one.
+/// What may be worth a race: what choose() takes first, then the cheapest of another family, up to
+/// two that cost at most a sixteenth more than the least, and the fastest few beside the best one:
+/// its vector with one message more or less in the last round or with that round in two, those with
+/// one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015), and its tree with the next
+/// latencies. At most `count`, without duplicates; each can be asked for by its name().  In a
+/// single node, where rules decide otherwise, all that it can run is considered, and of several
+/// schedules with the same plans one.
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count);
 

@@ -37,7 +37,8 @@ bool is_valid(const Sample& sample) {
   constexpr Picoseconds time_max = 1'000'000'000'000'000;
   return sample.time >= 0 && sample.time <= time_max && sample.messages > 0 &&
          sample.messages <= messages_max && sample.bytes <= bytes_max &&
-         sample.bytes * sample.messages <= all_bytes_max;
+         sample.bytes * sample.messages <= all_bytes_max && sample.ranks > 0 &&
+         sample.ranks <= sample.messages;
 }
 
 template <class TimeOf>  // gives the time that counts, from the times of a cell
@@ -308,7 +309,9 @@ std::optional<Figure> told_fan_max(const std::vector<Sample>& samples, const pla
     const auto& [fewest, time_of_fewest] = *of_bytes.begin();
     const Picoseconds each = std::max(network.sending_time(bytes), network.receive_overhead);
     const auto is_above = [&, first = fewest, base = time_of_fewest](const auto& one) {
-      return 10 * one.second > 11 * (base + Picoseconds{one.first - first} * each);
+      const Picoseconds told = std::max(base + Picoseconds{one.first - first} * each,
+                                        one.first * (network.rank_gap + network.receive_overhead));
+      return 10 * one.second > 11 * told;
     };
     // A length that is above now and then shows noise.
     const auto last_good = std::find_if_not(of_bytes.rbegin(), of_bytes.rend(), is_above);

@@ -104,9 +104,14 @@ plan::Network Machine::network() const {
 }
 
 bool Machine::may_be(const Machine& other) const noexcept {
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Parameter::fan_max); ++i)
-    if (other.figures[i].value < figures[i].low || other.figures[i].value > figures[i].high)
-      return false;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Parameter::fan_max); ++i) {
+    const Figure& figure = figures[i];
+    const std::int64_t value = other.figures[i].value;
+    // Where no gap of ranks is known, that of the port limits them.
+    const bool is_limited = static_cast<Parameter>(i) == Parameter::rank_gap && value == 0 &&
+                            figure.low <= other[Parameter::gap].value;
+    if (!is_limited && (value < figure.low || value > figure.high)) return false;
+  }
   return true;
 }
 

@@ -58,7 +58,8 @@ struct Machine {
   Figure& operator[](Parameter parameter) { return figures[static_cast<std::size_t>(parameter)]; }
   plan::Network network() const;
   /// Whether this description fits the other machine: all intervals contain the values of the other
-  /// one, except that of fan_max, which no price depends on.
+  /// one, except that of fan_max, which no price depends on.  Where the other one has no gap of its
+  /// ranks, as presets have none, this one's has to begin below the gap of the other one's port.
   bool may_be(const Machine& other) const noexcept;
   friend bool operator==(const Machine&, const Machine&) = default;
 };

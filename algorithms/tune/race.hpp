@@ -41,7 +41,8 @@ struct RaceResult {
   bool is_noisy = false;
 };
 
-/// Two candidates take 6 blocks to decide at least, four of them 9: with fewer, the best signs are
+/// A race takes 6 blocks at least if its first candidate wins; of two, 7 if the other one does, and
+/// of four 9 if the last one does: with fewer, the best signs are
 /// too likely by chance.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.

@@ -50,6 +50,7 @@ const RoundPrices::Terms& RoundPrices::terms_of(std::uint64_t values, std::uint6
   const Picoseconds work = combines ? count * between.work + between.work_per_byte.of(bytes) : 0;
   terms.busy = between.receive_overhead + work;
   terms.last = between.travel_time(bytes) + terms.busy;
+  terms.own = between.rank_gap + terms.busy;
   terms.port = between.port_time(bytes);
   return terms;
 }
@@ -62,8 +63,9 @@ Picoseconds RoundPrices::in_node(std::uint32_t messages, const Terms& terms) con
 Picoseconds RoundPrices::of(std::uint32_t messages, std::uint64_t values, std::uint64_t value_bytes,
                             bool combines) const {
   const Terms& terms = terms_of(values, value_bytes, combines);
-  return is_one_node_ ? in_node(messages, terms)
-                      : terms.one + (Picoseconds{messages} - 1) * terms.further;
+  if (is_one_node_) return in_node(messages, terms);
+  return std::max(terms.one + (Picoseconds{messages} - 1) * terms.further,
+                  Picoseconds{messages} * terms.own);
 }
 
 Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
@@ -87,8 +89,10 @@ Picoseconds RoundPrices::ahead(const plan::Round& round, std::uint64_t values,
   if (leave == 0) return in_node(static_cast<std::uint32_t>(stay), terms);
   const auto behind = static_cast<Picoseconds>(leave - 1);
   const auto others = static_cast<Picoseconds>(messages - 1);
-  return terms.last + static_cast<Picoseconds>(stay) * terms.store +
-         std::max(behind * terms.port, others * std::max(network_.between.rank_gap, terms.busy));
+  return static_cast<Picoseconds>(stay) * terms.store +
+         std::max(terms.last + std::max(behind * terms.port,
+                                        others * std::max(network_.between.rank_gap, terms.busy)),
+                  static_cast<Picoseconds>(messages - stay) * terms.own);
 }
 
 Picoseconds RoundPrices::lag(std::uint32_t messages, std::uint64_t values,

@@ -106,11 +106,13 @@ class RoundPrices {
     plan::Picoseconds first = 0, next = 0;           // of one lane, if the others do not send
     plan::Picoseconds store = 0, taken = 0;          // inside a node
     plan::Picoseconds last = 0, port = 0, busy = 0;  // of the messages of a node
+    plan::Picoseconds own = 0;  // of a rank's time, each that it sends and takes
   };
   const Terms& terms_of(std::uint64_t values, std::uint64_t value_bytes, bool combines) const;
   plan::Picoseconds in_node(std::uint32_t messages, const Terms& terms) const;
   static plan::Picoseconds alone(std::uint32_t messages, const Terms& terms) {
-    return terms.first + (plan::Picoseconds{messages} - 1) * terms.next;
+    return std::max(terms.first + (plan::Picoseconds{messages} - 1) * terms.next,
+                    plan::Picoseconds{messages} * terms.own);
   }
 
   plan::Network network_;

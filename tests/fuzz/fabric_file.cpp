@@ -36,7 +36,7 @@ void judge(std::span<const std::uint8_t> input) {
 std::vector<std::string> seeds() {
   return {"{}",
           R"({"latency_us": 1.3, "send_overhead_us": 0.12, "receive_overhead_us": 0.05,
- "gap_us": 0.05, "gigabytes_per_second": 12.1})",
+ "gap_us": 0.05, "rank_gap_us": 0.08, "gigabytes_per_second": 12.1})",
           R"({"preset": "hdr", "inside": {"latency_us": 0.1, "send_overhead_us": 0.02,
  "receive_overhead_us": 0.02, "gigabytes_per_second": 10, "read_overhead_us": 0.5}})",
           R"({"preset": "edr", "latencies_us": [[0, 1, 2], [1, 0, 2.5], [2, 2.5e0, 0]]})",

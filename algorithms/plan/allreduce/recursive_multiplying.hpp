@@ -60,9 +60,11 @@ struct CorePrices {
     std::int64_t fixed = 0, each = 0;
     std::int64_t least = 0, busy = 0;  // what is waited for, if that is more than is done meanwhile
     std::int64_t shared = 0;           // of what others use as well; all they do is not less
+    std::int64_t own = 0;              // of the rank's time; all of it is not less
     std::int64_t of(std::uint64_t messages) const {
       const auto count = static_cast<std::int64_t>(messages);
-      return std::max(fixed + count * each + std::max(least, count * busy), count * shared);
+      return std::max(
+          {fixed + count * each + std::max(least, count * busy), count * shared, count * own});
     }
   };
   OfRound combining = {};     // of the core, and of the round before it

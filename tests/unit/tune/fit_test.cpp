@@ -97,7 +97,7 @@ TEST(Fit, the_gap_of_a_port_is_at_most_what_its_ranks_leave_between_messages) {
   const Fit result = fit(samples_of(truth), fallback_like_none(), 1);
   EXPECT_EQ(result.machine[Parameter::rank_gap].value, 120'000);
   EXPECT_NEAR(static_cast<double>(result.machine[Parameter::gap].value), 30'000, 3);
-  for (const plan::Picoseconds residual : result.residuals) EXPECT_LE(std::abs(residual), 20'000);
+  for (const plan::Picoseconds residual : result.residuals) EXPECT_LE(std::abs(residual), 16'000);
 }
 
 TEST(Fit, intervals_of_few_samples_are_called_so) {

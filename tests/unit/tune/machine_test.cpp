@@ -56,6 +56,7 @@ TEST(Machine, may_be_another_one_whose_figures_are_in_all_its_intervals) {
   EXPECT_TRUE(fdr.may_be(fdr));
   EXPECT_FALSE(machine_preset("edr").may_be(fdr));
   for (const Parameter parameter : detail::enumerators<Parameter::inside_read_per_byte>) {
+    if (parameter == Parameter::rank_gap) continue;  // below
     Machine measured = fdr;
     Figure& figure = measured[parameter];
     figure.value += figure.value / 20;
@@ -67,6 +68,11 @@ TEST(Machine, may_be_another_one_whose_figures_are_in_all_its_intervals) {
     figure.high = fdr[parameter].value - 1;
     EXPECT_FALSE(measured.may_be(fdr)) << key_of(parameter);
   }
+  Machine posting = fdr;  // which takes less than the gap of a port, then more
+  posting[Parameter::rank_gap] = {.value = 60'000, .low = 59'000, .high = 61'000};
+  EXPECT_TRUE(posting.may_be(fdr));
+  posting[Parameter::rank_gap] = {.value = 120'000, .low = 119'000, .high = 121'000};
+  EXPECT_FALSE(posting.may_be(fdr));
   Machine crowded = fdr;  // no price depends on that
   crowded[Parameter::fan_max] = {.value = 8, .low = 8, .high = 8};
   EXPECT_TRUE(crowded.may_be(fdr));
