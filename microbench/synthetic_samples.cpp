@@ -61,10 +61,12 @@ double SyntheticProbes::undisturbed(tune::Probe probe, std::uint64_t bytes,
     case tune::Probe::one_way:
       return static_cast<double>(arrives(bytes));
     case tune::Probe::shared_port:
-      if (ranks_of_node * between.port_time(bytes) < between.rank_gap)
-        return static_cast<double>(arrives(bytes) + arrives(8) +
-                                   (messages / ranks_of_node - 1) * between.rank_gap +
-                                   (ranks_of_node - 1) * between.port_time(bytes));
+      if (ranks_of_node * between.port_time(bytes) < between.rank_gap) {
+        const plan::Picoseconds of_each = messages / ranks_of_node;
+        const plan::Picoseconds sent =
+            (of_each - 1) * between.rank_gap + (ranks_of_node - 1) * between.port_time(bytes);
+        return static_cast<double>(arrives(bytes) + arrives(8) + sent);
+      }
       [[fallthrough]];
     case tune::Probe::stream:
     case tune::Probe::incast:

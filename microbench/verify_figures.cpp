@@ -199,7 +199,7 @@ Verdict verify_time() {
         ChoiceCell cell = one;
         cell.nodes = nodes;
         cell.ranks_per_node = ranks_per_node;
-        if (has_blocks(cell.collective)) cell.bytes *= nodes * ranks_per_node;
+        if (has_blocks(cell.collective)) cell.bytes *= std::uint64_t{nodes} * ranks_per_node;
         const tune::CollectiveRequest request = cell.request();
         const tune::Topology topology = cell.topology();
         Microseconds least = Microseconds::max();
@@ -221,9 +221,10 @@ Verdict verify_time() {
       }
       const std::string shape =
           std::to_string(nodes) + " nodes of " + std::to_string(ranks_per_node);
-      verdict.text += "| " + shape + " | " + (knowledge == &nothing ? "none" : "200 findings") +
-                      " | " + std::to_string(calls) + " | " + std::to_string(over) + " | " +
-                      fixed(longest.count(), 0) + " us | " + of_longest + " |\n";
+      verdict.text += "| " + shape;
+      verdict.text += knowledge == &nothing ? " | none | " : " | 200 findings | ";
+      verdict.text += std::to_string(calls) + " | " + std::to_string(over) + " | ";
+      verdict.text += fixed(longest.count(), 0) + " us | " + of_longest + " |\n";
     }
   return verdict;
 }
