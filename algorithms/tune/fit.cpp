@@ -408,7 +408,7 @@ Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64
   if (left_out > 0)
     remark(std::to_string(left_out) + " of " + std::to_string(samples.size()) +
            " samples were left out: negative times or more than 1000 s, no messages or more than "
-           "65536, or more than 4 GiB");
+           "65536, more than 4 GiB, or of no ranks or more than messages");
   return result;
 }
 

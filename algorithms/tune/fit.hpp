@@ -84,8 +84,8 @@ struct Fit {
 /// Pure.
 ///
 /// Samples of negative time or of more than 1000 s, without messages or of more than 65536, of more
-/// than 4 GiB a message or 32 GiB in all are left out.  What is more than a tuning file may say is
-/// the most that it may, and remarked on.
+/// than 4 GiB a message or 32 GiB in all, of no ranks or more than messages are left out.  What is
+/// more than a tuning file may say is the most that it may, and remarked on.
 Fit fit(const std::vector<Sample>& samples, const Machine& fallback, std::uint64_t seed);
 
 }  // namespace tutti::tune

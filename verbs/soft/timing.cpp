@@ -176,8 +176,7 @@ void Timing::charge_receives(Process& process, int receives) noexcept {
 }
 
 void Timing::charge_posts(Process& process, std::uint64_t posts) noexcept {
-  if (is_virtual())
-    spend(process, scaled(model_.rank_gap, slowness_) * static_cast<Picoseconds>(posts));
+  spend(process, scaled(model_.rank_gap, slowness_) * static_cast<Picoseconds>(posts));
 }
 
 void Timing::charge_work(Process& process, std::size_t bytes) noexcept {

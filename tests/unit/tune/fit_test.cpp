@@ -201,6 +201,25 @@ TEST(Fit, too_many_senders_are_told) {
   EXPECT_EQ(fan_max(16, 0), fallback_like_none()[Parameter::fan_max]);  // as far as was measured
 }
 
+/// What many senders take beyond the line is the time of the rank that asks them and takes all.
+TEST(Fit, a_rank_that_is_slow_at_sending_is_no_incast) {
+  Machine truth = machine_preset("fdr");
+  truth[Parameter::rank_gap].value = 120'000;
+  auto samples = without(samples_of(truth), {Probe::incast});
+  const plan::LogGP network = truth.network().between;
+  const plan::Picoseconds taken = network.receive_overhead;
+  const plan::Picoseconds both_ways = 2 * (network.travel_time(8) + taken);
+  for (plan::Picoseconds senders = 2; senders <= 64; senders *= 2)
+    samples.push_back(
+        {.probe = Probe::incast,
+         .bytes = 8,
+         .messages = static_cast<std::uint32_t>(senders),
+         .time = std::max(both_ways + (senders - 1) * std::max(network.sending_time(8), taken),
+                          senders * (network.rank_gap + taken))});
+  EXPECT_EQ(fit(samples, fallback_like_none(), 1).machine[Parameter::fan_max],
+            fallback_like_none()[Parameter::fan_max]);
+}
+
 TEST(Fit, what_no_file_may_say_is_the_most_that_it_may) {
   std::vector<Sample> samples;
   constexpr plan::Picoseconds second = 1'000'000'000'000;
@@ -231,10 +250,13 @@ TEST(Fit, samples_that_cannot_be_are_left_out) {
   samples.push_back({.probe = Probe::one_way, .bytes = 8, .time = -1});
   samples.push_back({.probe = Probe::waiting, .messages = 0, .time = 1});
   samples.push_back({.probe = Probe::one_way, .bytes = std::uint64_t{1} << 60, .time = 1});
+  for (const std::uint32_t ranks : {0u, 5u})
+    samples.push_back(
+        {.probe = Probe::shared_port, .bytes = 8, .messages = 4, .time = 1, .ranks = ranks});
   const Fit result = fit(samples, fallback_like_none(), 1);
   expect_within(result.machine, truth, 1e-4);
   EXPECT_EQ(result.residuals.size(), samples.size());
-  EXPECT_TRUE(says(result, "3 of " + std::to_string(good + 3) + " samples were left out"));
+  EXPECT_TRUE(says(result, "5 of " + std::to_string(good + 5) + " samples were left out"));
 
   // Combining that takes no time is what the emulated networks have.
   samples = {{.probe = Probe::combine, .bytes = 8, .time = 0},
