@@ -88,7 +88,7 @@ std::uint32_t winner_of_fixed(const std::vector<Picoseconds>& times, std::uint64
   for (std::size_t one = 1; one < samples.size(); ++one)
     if (ratio(one, fastest) < 1) fastest = one;
   std::uint32_t first = 0;
-  while (first != fastest && ratio(first, fastest) > 1.02) ++first;
+  while (first != fastest && ratio(first, fastest) > tune::race_tie) ++first;
   return first;
 }
 

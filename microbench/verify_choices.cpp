@@ -302,9 +302,8 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
   const plan::Network network = truth.network();
   const CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
-  // A program without a tuning file would assume the prices of "fdr".
   tune::Knowledge model = tune::untuned(known);
-  model.untuned = tune::machine_preset("fdr");
+  model.untuned = without_file().untuned;
   CellResult result{.cell = cell};
   std::map<std::string, Picoseconds> seen;
   const auto consider = [&](const Choice& other) -> Picoseconds {
@@ -358,7 +357,7 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
       if (const auto other = named(cell, with_vector(rival, vector), network)) consider(*other);
   }
 
-  result.untuned = consider(choose(request, topology, tune::untuned(model.untuned)));
+  result.untuned = consider(choose(request, topology, without_file()));
   if (const auto rule = by_the_rule(cell)) result.rule = consider(*rule);
   result.uniform = best_uniform(cell, network);
   if (result.uniform != 0 && result.uniform < result.least) {

@@ -27,11 +27,15 @@ std::vector<Agreement> agreements_of(tune::Collective collective) {
 
 }  // namespace
 
+tune::Knowledge without_file() {
+  return tune::untuned(tune::machine_preset("fdr"));
+}
+
 tune::Finding found_for(const ChoiceCell& cell, const tune::Knowledge& known,
                         const plan::Network& truth, std::uint64_t seed) {
   const tune::CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
-  const Racers racers = racers_of(request, topology, known, known);
+  const Racers racers = racers_of(request, topology, known, without_file());
   std::vector<plan::Picoseconds> times;
   for (const tune::Choice& choice : racers.choices) times.push_back(time_of(choice, cell, truth));
   tune::RaceResult result;
@@ -75,7 +79,7 @@ tune::Knowledge after_races(const std::vector<ChoiceCell>& cells, const tune::Ma
   tuning.machine = known;
   for (const ChoiceCell& cell : cells)
     tuning.findings.push_back(found_for(cell, model, truth, seed += 1'000'003));
-  return tune::tuned(known, std::move(tuning), tune::TuningBits::free);
+  return tune::tuned(without_file().machine, std::move(tuning), tune::TuningBits::free);
 }
 
 }  // namespace tutti::bench

@@ -11,8 +11,11 @@
 
 namespace tutti::bench {
 
-/// Races the candidates of a cell, which are those by `known`, on the machine that is `truth`; up
-/// to so often as tutti-tune does if the race is noisy.
+/// What a program knows that has no tuning file, whatever the network is.
+tune::Knowledge without_file();
+
+/// Races the candidates of a cell, which are those by `known` and the choice without a file, on the
+/// machine that is `truth`; up to so often as tutti-tune does if the race is noisy.
 tune::Finding found_for(const ChoiceCell& cell, const tune::Knowledge& known,
                         const plan::Network& truth, std::uint64_t seed);
 

@@ -813,9 +813,28 @@ plan::PerRound uniform_core(const Choice& choice, std::uint32_t n) {
   return core;
 }
 
+bool has_latency(const Choice& choice) {
+  return choice.variant().fans.across_by.rule == plan::Branching::Rule::fibonacci;
+}
+
+std::uint32_t latency_of(const Choice& choice) {
+  return choice.variant().fans.across_by.latency;
+}
+
+/// Calls add(choice) with Fibonacci trees of latencies near that of a choice.  Its latency is a
+/// quotient of two parameters of the network, so it is off by what both are.
+template <class F>
+void add_near_latencies(const Choice& choice, F&& add) {
+  constexpr std::uint32_t share = 4;
+  const std::uint32_t latency = latency_of(choice);
+  const std::uint32_t reach = std::max(latency / share, 1u);
+  for (std::uint32_t near = 1; near <= plan::latency_max; ++near)
+    if (near != latency && near + reach >= latency && near <= latency + reach)
+      add(Chooser::with_latency(choice, near));
+}
+
 /// The few fastest choices beside one, by their events: with one message more or less in the last
-/// round, with that round in two, with n messages in each round, or with a tree of the next
-/// latencies.
+/// round, with that round in two, with n messages in each round, or with a tree of near latencies.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   constexpr std::size_t count_max = 3;
@@ -845,10 +864,7 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
         if (const plan::PerRound core = uniform_core(innermost(choice), n); !core.empty())
           add(Chooser::with_vector(choice, core));
   }
-  const plan::Branching& tree = choice.variant().fans.across_by;
-  if (tree.rule == plan::Branching::Rule::fibonacci)
-    for (const std::uint32_t latency : {tree.latency - 1, tree.latency + 1})
-      if (latency > 0 && latency <= plan::latency_max) add(Chooser::with_latency(choice, latency));
+  if (has_latency(choice)) add_near_latencies(choice, add);
   std::vector<std::pair<plan::Picoseconds, Choice*>> by_time;
   by_time.reserve(found.size());
   for (Choice& other : found) by_time.emplace_back(other.expected(messages_followed_max), &other);
@@ -856,9 +872,22 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
                    [](const auto& left, const auto& right) { return left.first < right.first; });
   std::set<std::string> names{name_when_trimmed(choice)};
   std::vector<Choice> few;
-  for (const auto& [time, other] : by_time)
-    if (few.size() < count_max && names.insert(name_when_trimmed(*other)).second)
-      few.push_back(std::move(*other));
+  const auto take = [&](Choice& other) {
+    if (few.size() < count_max && names.insert(name_when_trimmed(other)).second)
+      few.push_back(std::move(other));
+  };
+  if (has_latency(choice)) {
+    // Trees that take equally long are equal.  The best latency is on one side of the choice's.
+    const plan::Picoseconds usual = choice.expected(messages_followed_max);
+    std::erase_if(by_time, [&](const auto& one) { return one.first == usual; });
+    for (const bool is_more : {false, true}) {
+      const auto fastest = std::find_if(by_time.begin(), by_time.end(), [&](const auto& one) {
+        return (latency_of(*one.second) > latency_of(choice)) == is_more;
+      });
+      if (fastest != by_time.end()) take(*fastest->second);
+    }
+  }
+  for (const auto& [time, other] : by_time) take(*other);
   return few;
 }
 
@@ -895,7 +924,8 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     found.push_back(std::move(choice));
   };
   if (says_how(request)) return found;
-  Chooser::Budget budget;
+  // A race takes longer than following this many messages.
+  Chooser::Budget budget{.of_all = 2 * messages_followed_max, .of_nodes = 4 * messages_followed_max};
   const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
   CollectiveRequest raced = request;

@@ -25,7 +25,7 @@ constexpr std::uint64_t priced_messages_max = 1u << 16;
 /// for.
 constexpr plan::Picoseconds close_share = 200;
 /// Shapes that a race may look at: this one, and those with the least prices.
-constexpr std::size_t raced_max = 3;
+constexpr std::size_t raced_max = 6;
 
 /// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
 /// knows.

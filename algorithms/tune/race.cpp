@@ -14,10 +14,9 @@ namespace {
 
 using plan::Picoseconds;
 
-constexpr double tie = 1.015;       // the one in front in the list wins
 constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
-constexpr double by_chance_max_at_end = 0.025;
+constexpr double by_chance_max_at_end = 0.003;  // looked at after each block
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "race: " + what);
@@ -82,7 +81,7 @@ class Runners {
   std::uint32_t winner() const {
     const std::uint32_t best = fastest();
     return *std::find_if(left_.begin(), left_.end(),
-                         [&](std::uint32_t one) { return one == best || ratio(one, best) <= tie; });
+                         [&](std::uint32_t one) { return one == best || ratio(one, best) <= race_tie; });
   }
   bool is_decided() const {
     const std::uint32_t first = winner();
@@ -97,7 +96,7 @@ class Runners {
     std::vector<std::pair<double, std::uint32_t>> by_chance;
     for (const std::uint32_t one : left_)
       if (one != best)
-        by_chance.emplace_back(slower_by_chance(one, best, one < best ? tie : 1), one);
+        by_chance.emplace_back(slower_by_chance(one, best, one < best ? race_tie : 1), one);
     std::sort(by_chance.begin(), by_chance.end());
     auto comparisons = static_cast<double>(by_chance.size());
     for (const auto& [chance, one] : by_chance) {
@@ -136,7 +135,7 @@ double distance(const Runners& runners, std::uint32_t count, std::uint32_t winne
     const double ratio = runners.ratio(one, winner);
     least = std::min(least, std::max(ratio, 1 / ratio));
   }
-  return std::max(least, tie);
+  return std::max(least, race_tie);
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 // (exact, also with ties; F. Wilcoxon, Biometrics Bulletin 1945), and how large it is by the
 // estimate that belongs to it (J. Hodges, E. Lehmann, Ann. Math. Stat. 1963).
 //
-// The winner is the first of the list that takes at most 1.5 % more than the fastest; so ties go to
+// The winner is the first of the list that takes at most 1.2 % more than the fastest; so ties go to
 // the front of the list, where the choice without a race is.  After each block
 //   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
-//     1.5 % if it is in front of it in the list (Holm's correction for several comparisons, S.
+//     1.2 % if it is in front of it in the list (Holm's correction for several comparisons, S.
 //     Holm, Scand. J. Stat. 1979)
 //   * the race is over if no candidate is left in front of the winner, and the winner takes at most
-//     2.5 % more than each of the others that are left, with 97.5 % confidence
+//     2.5 % more than each of the others that are left, with 99.7 % confidence
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,12 @@
 
 namespace tutti::tune {
 
+/// Of candidates that take at most this many times the fastest, the first of the list wins.
+inline constexpr double race_tie = 1.012;
+
 struct RaceLimits {
   std::uint32_t blocks_min = 6;  // before anything is decided
-  std::uint32_t blocks_max = 80;
+  std::uint32_t blocks_max = 120;
   std::uint64_t seed = 1;
 };
 
@@ -37,13 +40,12 @@ struct RaceResult {
   std::uint32_t blocks = 0;                   // that were run
   std::uint32_t samples = 0;                  // in all, with those of the control
   /// The control moved between the halves of the race by as much as the winner differs from the
-  /// next one (by 1.5 % at least), or there were fewer than blocks_min blocks.
+  /// next one (by 1.2 % at least), or there were fewer than blocks_min blocks.
   bool is_noisy = false;
 };
 
-/// A race takes 6 blocks at least if its first candidate wins; of two, 7 if the other one does, and
-/// of four 9 if the last one does: with fewer, the best signs are
-/// too likely by chance.
+/// With fewer blocks the best signs are too likely by chance: two candidates take 7 at least if one
+/// is slower, and 9 if neither is; four take 9.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.
 /// `may_go_on()`: whether there is time for another block, asked before each one; without a block

@@ -1,6 +1,7 @@
 #include "tune/rooted_cost.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,27 @@ Hop hop_of_tree(const Query& query, std::uint64_t bytes) {
   return {.gap = is_broadcast(query) ? store : taken, .time = store + memory.latency + taken};
 }
 
+Hop hop_in_node(const Query& query) {
+  return hop_of_tree(
+      query, std::min<std::uint64_t>(priced_bytes(query.request.bytes()), chunk_bytes_in_node));
+}
+
+/// The first one of those with which a Fibonacci tree over the largest node takes least.
+std::uint32_t fastest_latency(const Query& query, const Hop& hop,
+                              const std::vector<std::uint32_t>& latencies) {
+  const plan::PerRound no_fans;
+  std::uint32_t best = latencies.front();
+  Picoseconds least = INT64_MAX;
+  for (const std::uint32_t latency : latencies) {
+    const plan::Branching by{plan::Branching::Rule::fibonacci, latency};
+    const Picoseconds time = TreeTime(no_fans, by, hop, 0).of(query.topology.largest_node());
+    if (time >= least) continue;
+    best = latency;
+    least = time;
+  }
+  return best;
+}
+
 }  // namespace
 
 bool has_close_prices(const Topology& topology) {
@@ -74,29 +96,22 @@ bool has_close_prices(const Topology& topology) {
 }
 
 std::uint32_t latency_in_node(const Query& query) {
-  const Hop hop = hop_of_tree(
-      query, std::min<std::uint64_t>(priced_bytes(query.request.bytes()), chunk_bytes_in_node));
+  const Hop hop = hop_in_node(query);
   const Picoseconds gap = std::max<Picoseconds>(hop.gap, 1);
-  return static_cast<std::uint32_t>(
+  const auto quotient = static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((hop.time + gap / 2) / gap, 1, plan::latency_max));
+  // Among few ranks the rounded quotient is not always the best one.
+  return fastest_latency(query, hop,
+                         {quotient, std::max(quotient - 1, 1u),
+                          std::min(quotient + 1, plan::latency_max)});
 }
 
 std::uint32_t best_latency_in_node(const Query& query) {
-  Hop hop = hop_of_tree(
-      query, std::min<std::uint64_t>(priced_bytes(query.request.bytes()), chunk_bytes_in_node));
+  Hop hop = hop_in_node(query);
   if (is_broadcast(query)) hop.credit = query.network.inside.receive_overhead;
-  const std::uint32_t ranks = query.topology.largest_node();
-  const plan::PerRound no_fans;
-  std::uint32_t best = 1;
-  Picoseconds least = 0;
-  for (std::uint32_t latency = 1; latency <= plan::latency_max; ++latency) {
-    const plan::Branching by{plan::Branching::Rule::fibonacci, latency};
-    const Picoseconds time = TreeTime(no_fans, by, hop, 0).of(ranks);
-    if (latency > 1 && time >= least) continue;
-    best = latency;
-    least = time;
-  }
-  return best;
+  std::vector<std::uint32_t> all(plan::latency_max);
+  std::iota(all.begin(), all.end(), 1u);
+  return fastest_latency(query, hop, all);
 }
 
 Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,

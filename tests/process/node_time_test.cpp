@@ -223,12 +223,18 @@ bool is_prefix_right(const Case& one, std::uint32_t self, std::span<const std::u
                      [&](std::uint64_t value) { return value == self + (is_scan ? 1u : 0u); });
 }
 
+bool is_of_blocks(const Case& one) {
+  return one.collective == tune::Collective::allgather ||
+         one.collective == tune::Collective::alltoall ||
+         one.collective == tune::Collective::gather || one.collective == tune::Collective::scatter;
+}
+
 int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
   Context context(options_of(one));
   Communicator communicator(context, exchange);
   std::optional<Segment> segment;
   std::vector<std::uint64_t> outside;
-  const std::size_t length = one.elements * (one.in_segments ? 1 : one.rank_count);
+  const std::size_t length = one.elements * (is_of_blocks(one) ? one.rank_count : 1);
   if (one.in_segments)
     segment = communicator.allocate(2 * length * sizeof(std::uint64_t));
   else
@@ -283,12 +289,6 @@ std::vector<std::int64_t> measured(const Case& one) {
   });
   for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0) << one.text();
   return {ends.all().begin(), ends.all().end()};
-}
-
-bool is_of_blocks(const Case& one) {
-  return one.collective == tune::Collective::allgather ||
-         one.collective == tune::Collective::alltoall ||
-         one.collective == tune::Collective::gather || one.collective == tune::Collective::scatter;
 }
 
 tune::Topology topology_of(const Case& one) {

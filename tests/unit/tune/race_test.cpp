@@ -42,13 +42,14 @@ RaceResult quiet(
 TEST(Race, without_noise_ends_as_soon_as_signs_can_decide) {
   const RaceResult two = quiet({1000, 1000});
   EXPECT_EQ(two.winner, 0u);
-  EXPECT_EQ(two.blocks, 6u);  // 2^-6 < 0.025
-  EXPECT_EQ(two.samples, 18u);
+  EXPECT_EQ(two.blocks, 9u);  // 2^-9 < 0.003
+  EXPECT_EQ(two.samples, 27u);
+  EXPECT_EQ(quiet({1000, 1500}).blocks, 7u);  // 2^-7 < 0.01
   EXPECT_EQ(two.times, (std::vector<Picoseconds>{1000, 1000}));
   EXPECT_FALSE(two.is_noisy);
   EXPECT_EQ(quiet({1026, 1000}).winner, 1u);
-  EXPECT_EQ(quiet({1014, 1000}).winner, 0u);
-  EXPECT_EQ(quiet({1030, 1014, 1000}).winner, 1u);
+  EXPECT_EQ(quiet({1011, 1000}).winner, 0u);
+  EXPECT_EQ(quiet({1030, 1011, 1000}).winner, 1u);
   EXPECT_EQ(quiet({1500, 1400, 1300, 1000}).blocks, 9u);  // three comparisons
   EXPECT_EQ(quiet({1000}).blocks, 6u);
 }
