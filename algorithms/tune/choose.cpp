@@ -877,9 +877,8 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
       few.push_back(std::move(other));
   };
   if (has_latency(choice)) {
-    // Trees that take equally long are equal.  The best latency is on one side of the choice's.
-    const plan::Picoseconds usual = choice.expected(messages_followed_max);
-    std::erase_if(by_time, [&](const auto& one) { return one.first == usual; });
+    // The best latency is on one side of this one.
+    std::erase_if(by_time, [&](const auto& one) { return have_same_plans(*one.second, choice); });
     for (const bool is_more : {false, true}) {
       const auto fastest = std::find_if(by_time.begin(), by_time.end(), [&](const auto& one) {
         return (latency_of(*one.second) > latency_of(choice)) == is_more;
@@ -953,6 +952,12 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
+  const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
+  const auto add_beside = [&] {
+    for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
+  };
+  // Trees of several latencies that cost equally little on this machine are not equal on another.
+  if (has_latency(middle)) add_beside();
   // Whatever the family, what costs nearly as little as the best one.
   constexpr plan::Picoseconds close_share = 16;
   constexpr std::size_t close_max = 2;
@@ -961,8 +966,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     if (is_one_node || price - all.front().first > all.front().first / close_share) break;
     if (found.size() - before < close_max) add(Chooser::with(*priced, *rival));
   }
-  const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
-  for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
+  if (!has_latency(middle)) add_beside();
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

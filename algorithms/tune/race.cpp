@@ -127,15 +127,16 @@ double moved(const std::vector<Picoseconds>& control) {
   return std::max(first, last) / std::min(first, last);
 }
 
-/// How far the nearest other candidate is from the winner, as such a factor; a tie at least.
+/// How far the nearest candidate is from the winner that is no tie with it, as such a factor;
+/// too_slow if all are ties.
 double distance(const Runners& runners, std::uint32_t count, std::uint32_t winner) {
   double least = HUGE_VAL;
   for (std::uint32_t one = 0; one < count; ++one) {
-    if (one == winner) continue;
-    const double ratio = runners.ratio(one, winner);
-    least = std::min(least, std::max(ratio, 1 / ratio));
+    const double ratio = one == winner ? 1 : runners.ratio(one, winner);
+    const double factor = std::max(ratio, 1 / ratio);
+    if (factor > race_tie) least = std::min(least, factor);
   }
-  return std::max(least, race_tie);
+  return least == HUGE_VAL ? too_slow : least;
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ struct RaceResult {
   std::uint32_t blocks = 0;                   // that were run
   std::uint32_t samples = 0;                  // in all, with those of the control
   /// The control moved between the halves of the race by as much as the winner differs from the
-  /// next one (by 1.2 % at least), or there were fewer than blocks_min blocks.
+  /// next one that is no tie with it (by 2.5 % if all are ties), or there were fewer than blocks_min
+  /// blocks.
   bool is_noisy = false;
 };
 
