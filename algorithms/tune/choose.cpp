@@ -833,6 +833,20 @@ void add_near_latencies(const Choice& choice, F&& add) {
       add(Chooser::with_latency(choice, near));
 }
 
+/// The fastest ones first.
+std::vector<Choice> by_events(std::vector<Choice> choices) {
+  std::vector<std::pair<plan::Picoseconds, Choice>> by_time;
+  by_time.reserve(choices.size());
+  for (Choice& choice : choices) {
+    const plan::Picoseconds time = choice.expected(messages_followed_max);
+    by_time.emplace_back(time, std::move(choice));
+  }
+  std::stable_sort(by_time.begin(), by_time.end(),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i] = std::move(by_time[i].second);
+  return choices;
+}
+
 /// The few fastest choices beside one, by their events: with one message more or less in the last
 /// round, with that round in two, with n messages in each round, or with a tree of near latencies.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
@@ -865,28 +879,24 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
           add(Chooser::with_vector(choice, core));
   }
   if (has_latency(choice)) add_near_latencies(choice, add);
-  std::vector<std::pair<plan::Picoseconds, Choice*>> by_time;
-  by_time.reserve(found.size());
-  for (Choice& other : found) by_time.emplace_back(other.expected(messages_followed_max), &other);
-  std::stable_sort(by_time.begin(), by_time.end(),
-                   [](const auto& left, const auto& right) { return left.first < right.first; });
+  found = by_events(std::move(found));
   std::set<std::string> names{name_when_trimmed(choice)};
   std::vector<Choice> few;
-  const auto take = [&](Choice& other) {
+  const auto take = [&](const Choice& other) {
     if (few.size() < count_max && names.insert(name_when_trimmed(other)).second)
-      few.push_back(std::move(other));
+      few.push_back(other);
   };
   if (has_latency(choice)) {
     // The best latency is on one side of this one.
-    std::erase_if(by_time, [&](const auto& one) { return have_same_plans(*one.second, choice); });
+    std::erase_if(found, [&](const Choice& other) { return have_same_plans(other, choice); });
     for (const bool is_more : {false, true}) {
-      const auto fastest = std::find_if(by_time.begin(), by_time.end(), [&](const auto& one) {
-        return (latency_of(*one.second) > latency_of(choice)) == is_more;
+      const auto fastest = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
+        return (latency_of(other) > latency_of(choice)) == is_more;
       });
-      if (fastest != by_time.end()) take(*fastest->second);
+      if (fastest != found.end()) take(*fastest);
     }
   }
-  for (const auto& [time, other] : by_time) take(*other);
+  for (const Choice& other : found) take(other);
   return few;
 }
 
@@ -953,11 +963,15 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
   const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
-  const auto add_beside = [&] {
-    for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
-  };
   // Trees of several latencies that cost equally little on this machine are not equal on another.
-  if (has_latency(middle)) add_beside();
+  if (has_latency(middle)) {
+    std::vector<Choice> near;
+    for (const Choice& one : found)
+      if (has_latency(one))
+        for (Choice& choice : beside(one, raced, topology, knowledge))
+          near.push_back(std::move(choice));
+    for (Choice& choice : by_events(std::move(near))) add(std::move(choice));
+  }
   // Whatever the family, what costs nearly as little as the best one.
   constexpr plan::Picoseconds close_share = 16;
   constexpr std::size_t close_max = 2;
@@ -966,7 +980,8 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     if (is_one_node || price - all.front().first > all.front().first / close_share) break;
     if (found.size() - before < close_max) add(Chooser::with(*priced, *rival));
   }
-  if (!has_latency(middle)) add_beside();
+  if (!has_latency(middle))
+    for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);
