@@ -848,7 +848,8 @@ std::vector<Choice> by_events(std::vector<Choice> choices) {
 }
 
 /// The few fastest choices beside one, by their events: with one message more or less in the last
-/// round, with that round in two, with n messages in each round, or with a tree of near latencies.
+/// round, with that round in two, with the rounds in the opposite order, with n messages in each
+/// round, or with a tree of near latencies.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   constexpr std::size_t count_max = 3;
@@ -867,6 +868,8 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
       if (entry == 0) close.pop_back();
       if (!close.empty()) add(Chooser::with_vector(choice, close));
     }
+    plan::PerRound reversed(vector.rbegin(), vector.rend());
+    if (reversed != vector) add(Chooser::with_vector(choice, reversed));
     if (last > 1) {  // the last round in two, the first of which has one message
       plan::PerRound split = vector;
       split.back() = 1;
@@ -934,7 +937,8 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   };
   if (says_how(request)) return found;
   // A race takes longer than following this many messages.
-  Chooser::Budget budget{.of_all = 2 * messages_followed_max, .of_nodes = 4 * messages_followed_max};
+  Chooser::Budget budget{.of_all = 2 * messages_followed_max,
+                         .of_nodes = 4 * messages_followed_max};
   const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
   CollectiveRequest raced = request;
@@ -963,25 +967,24 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
   const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
-  // Trees of several latencies that cost equally little on this machine are not equal on another.
-  if (has_latency(middle)) {
-    std::vector<Choice> near;
-    for (const Choice& one : found)
-      if (has_latency(one))
-        for (Choice& choice : beside(one, raced, topology, knowledge))
-          near.push_back(std::move(choice));
-    for (Choice& choice : by_events(std::move(near))) add(std::move(choice));
-  }
-  // Whatever the family, what costs nearly as little as the best one.
+  // Whatever the family, what costs nearly as little as the best one, and what is beside it; trees
+  // of several latencies that cost equally little on this machine are not equal on another.
   constexpr plan::Picoseconds close_share = 16;
   constexpr std::size_t close_max = 2;
-  const std::size_t before = found.size();
+  std::vector<Choice> near;
   for (const auto& [price, rival] : all) {
     if (is_one_node || price - all.front().first > all.front().first / close_share) break;
-    if (found.size() - before < close_max) add(Chooser::with(*priced, *rival));
+    Choice choice = Chooser::with(*priced, *rival);
+    if (near.size() < close_max && !names.contains(name_when_trimmed(choice)))
+      near.push_back(std::move(choice));
   }
-  if (!has_latency(middle))
-    for (Choice& choice : beside(middle, raced, topology, knowledge)) add(std::move(choice));
+  std::vector<Choice> middles{middle};
+  for (const Choice& one : found)
+    if (has_latency(one) && one.name() != middle.name()) middles.push_back(one);
+  for (const Choice& one : middles)
+    for (Choice& choice : beside(one, raced, topology, knowledge))
+      near.push_back(std::move(choice));
+  for (Choice& choice : by_events(std::move(near))) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

@@ -80,8 +80,9 @@ class Runners {
   }
   std::uint32_t winner() const {
     const std::uint32_t best = fastest();
-    return *std::find_if(left_.begin(), left_.end(),
-                         [&](std::uint32_t one) { return one == best || ratio(one, best) <= race_tie; });
+    return *std::find_if(left_.begin(), left_.end(), [&](std::uint32_t one) {
+      return one == best || ratio(one, best) <= race_tie;
+    });
   }
   bool is_decided() const {
     const std::uint32_t first = winner();
@@ -119,11 +120,15 @@ std::vector<std::uint32_t> shuffled(std::vector<std::uint32_t> runners, std::uin
   return runners;
 }
 
-/// How far it went between the halves of the race, as a factor above 1.
-double moved(const std::vector<Picoseconds>& control) {
-  const auto middle = control.begin() + static_cast<std::ptrdiff_t>(control.size() / 2);
-  const auto first = static_cast<double>(median_of({control.begin(), middle}));
-  const auto last = static_cast<double>(median_of({middle, control.end()}));
+/// How far the control went from the winner between the halves of the race, as a factor above 1.
+/// What slows down both alike does not count, as it does not for candidates.
+double moved(const std::vector<Picoseconds>& control, const std::vector<Picoseconds>& winner) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < control.size(); ++i)
+    ratios.push_back(static_cast<double>(control[i]) / static_cast<double>(winner[i]));
+  const std::span<const double> all = ratios;
+  const double first = hodges_lehmann(all.first(all.size() / 2));
+  const double last = hodges_lehmann(all.subspan(all.size() / 2));
   return std::max(first, last) / std::min(first, last);
 }
 
@@ -204,7 +209,8 @@ RaceResult race(std::uint32_t candidate_count,
     result.times.push_back(median_of(runners.times_of(one)));
   if (result.blocks > 0) result.winner = runners.winner();
   result.is_noisy = result.blocks < std::max(limits.blocks_min, 2u) ||
-                    moved(controls) >= distance(runners, candidate_count, result.winner);
+                    moved(controls, runners.times_of(result.winner)) >=
+                        distance(runners, candidate_count, result.winner);
   return result;
 }
 

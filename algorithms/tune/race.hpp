@@ -39,9 +39,9 @@ struct RaceResult {
   std::vector<plan::Picoseconds> times = {};  // of each, the median of its blocks; 0: none
   std::uint32_t blocks = 0;                   // that were run
   std::uint32_t samples = 0;                  // in all, with those of the control
-  /// The control moved between the halves of the race by as much as the winner differs from the
-  /// next one that is no tie with it (by 2.5 % if all are ties), or there were fewer than blocks_min
-  /// blocks.
+  /// The control moved from the winner between the halves of the race by as much as the winner
+  /// differs from the next one that is no tie with it (by 2.5 % if all are ties), or there were
+  /// fewer than blocks_min blocks.
   bool is_noisy = false;
 };
 
