@@ -805,12 +805,18 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
 
 namespace {
 
-/// The largest core with n messages in each round.
-plan::PerRound uniform_core(const Choice& choice, std::uint32_t n) {
-  const std::uint64_t members = choice.first_plan().rank_count;
-  plan::PerRound core;
-  for (std::uint64_t product = n + 1; product <= members; product *= n + 1) core.push_back(n);
-  return core;
+/// The largest cores with n messages in each round, and with n in the first of two.
+std::vector<plan::PerRound> usual_cores(const Choice& choice) {
+  constexpr std::uint32_t most = 7;
+  const std::uint32_t members = choice.first_plan().rank_count;
+  std::vector<plan::PerRound> cores;
+  for (std::uint32_t n = 1; n <= most && n < members; ++n) {
+    plan::PerRound core;
+    for (std::uint64_t product = n + 1; product <= members; product *= n + 1) core.push_back(n);
+    cores.push_back(std::move(core));
+    if (const std::uint32_t last = members / (n + 1); last > 1) cores.push_back({n, last - 1});
+  }
+  return cores;
 }
 
 bool has_latency(const Choice& choice) {
@@ -849,7 +855,7 @@ std::vector<Choice> by_events(std::vector<Choice> choices) {
 
 /// The few fastest choices beside one, by their events: with one message more or less in the last
 /// round, with that round in two, with the rounds in the opposite order, with n messages in each
-/// round, or with a tree of near latencies.
+/// round (of cores also in the first of two), or with a tree of near latencies.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   constexpr std::size_t count_max = 3;
@@ -877,9 +883,8 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
       add(Chooser::with_vector(choice, split));
     }
     if (innermost(choice).row().takes == PerRoundIs::core)
-      for (std::uint32_t n = 1; n <= 7; ++n)
-        if (const plan::PerRound core = uniform_core(innermost(choice), n); !core.empty())
-          add(Chooser::with_vector(choice, core));
+      for (const plan::PerRound& core : usual_cores(innermost(choice)))
+        add(Chooser::with_vector(choice, core));
   }
   if (has_latency(choice)) add_near_latencies(choice, add);
   found = by_events(std::move(found));
