@@ -498,6 +498,49 @@ TEST(Candidates, have_what_costs_nearly_as_little) {
         << lanes;
 }
 
+// Trees of several latencies may take equally long on this machine, and not on one that is a few
+// percent off, where the best one is on either side.
+TEST(Candidates, have_trees_of_other_latencies_on_both_sides) {
+  CollectiveRequest reduce = allreduce_of(8, Agreement::relaxed);
+  reduce.collective = Collective::reduce;
+  reduce.root = Rank{0};
+  for (const char* const preset : {"edr", "roce100"}) {
+    const Knowledge known = untuned(machine_preset(preset));
+    const std::vector<Choice> found = candidates(reduce, nodes_of(48), known, 5);
+    const auto latency_of = [](const Choice& choice) {
+      return choice.variant().fans.across_by.latency;
+    };
+    const auto is_raced = [&](auto&& is_on_a_side) {
+      return std::any_of(found.begin(), found.end(), [&](const Choice& other) {
+        return other.row().name == std::string("fibonacci_tree") &&
+               is_on_a_side(latency_of(other)) && !have_same_plans(other, found.front());
+      });
+    };
+    const std::uint32_t usual = latency_of(found.front());
+    EXPECT_TRUE(is_raced([&](std::uint32_t latency) { return latency < usual; })) << preset;
+    EXPECT_TRUE(is_raced([&](std::uint32_t latency) { return latency > usual; })) << preset;
+  }
+}
+
+// Prices of such cores are up to a sixth above what they take, so the fastest one may be none of the
+// variants.
+TEST(Candidates, have_cores_of_two_rounds) {
+  const std::vector<Choice> found = candidates(allreduce_of(4096, Agreement::identical),
+                                               nodes_of(13, 4), untuned(machine_preset("edr")), 5);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Choice& choice) {
+    return choice.name() == "4 lanes, recursive_multiplying with 3,2 a round across";
+  })) << found.front().name();
+}
+
+// A schedule that folds sends other lengths in another order of its rounds.
+TEST(Candidates, have_the_opposite_order_of_rounds) {
+  const std::vector<Choice> found = candidates(allreduce_of(1024, Agreement::reproducible),
+                                               nodes_of(2, 8), untuned(machine_preset("ndr")), 5);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Choice& choice) {
+    return choice.name() == "canonical_dissemination with 5,2 a round";
+  })) << found.front().name();
+}
+
 // A race picks what is fastest of its racers, and so decides about connections, too.
 TEST(Candidates, connect_a_rank_with_no_more_others_than_a_choice_by_price) {
   CollectiveRequest request = allreduce_of(16);

@@ -99,6 +99,19 @@ TEST(Race, a_control_that_moves_as_much_as_candidates_differ_is_said) {
   EXPECT_TRUE(noisy(0, 520));
 }
 
+TEST(Race, what_slows_down_all_alike_is_no_noise) {
+  const auto noisy = [](bool slows_control) {
+    int blocks = 0;
+    const auto control = [&] { return ++blocks > 4 && slows_control ? 700 : 500; };
+    const auto sample = [&](std::uint32_t one) {
+      return (one == 0 ? 1030 : 1000) * (blocks >= 4 ? 7 : 5);
+    };
+    return race(2, sample, control, go_on, {}).is_noisy;
+  };
+  EXPECT_FALSE(noisy(true));
+  EXPECT_TRUE(noisy(false));
+}
+
 TEST(Race, ends_when_time_is_up) {
   int left = 0;
   const auto race_of = [&](int blocks) {

@@ -150,6 +150,20 @@ TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
   EXPECT_GT(with_both, 1000u);
 }
 
+// As with tutti-tune, the choice without a file is the first of the list, which wins ties.
+TEST(VerifyChoices, the_choice_without_a_file_takes_part_in_races) {
+  for (const ChoiceCell& cell : sample_of_choices(grid_of_choices(64), 30, 5)) {
+    const tune::Machine& truth = tune::machine_preset(cell.preset);
+    const tune::Finding found =
+        found_for(cell, tune::untuned(machine_off_by(truth, 5, 1)), truth.network(), 1);
+    const auto usual = tune::choose(cell.request(), cell.topology(), without_file()).name();
+    const auto is_usual = [&](const tune::Timing& one) { return one.choice == usual; };
+    EXPECT_TRUE(is_usual(found.winner) ||
+                std::any_of(found.others.begin(), found.others.end(), is_usual))
+        << cell.text() << ": " << usual;
+  }
+}
+
 // A sample of smaller cells: tutti-tune --verify takes more, and larger ones.
 TEST(VerifyChoices, after_races_and_by_findings_of_neighbours_are_near_the_least) {
   const std::vector<CellResult> results =
