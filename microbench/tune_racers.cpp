@@ -38,7 +38,8 @@ bool is_rooted(tune::Collective collective) {
 Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
                  const tune::Knowledge& machine, const tune::Knowledge& untuned) {
   const std::size_t most = topology.is_one_node() ? racers_in_node_max : racers_max;
-  Racers racers{.choices = tune::candidates(request, topology, machine, most)};
+  Racers racers{.choices =
+                    tune::candidates(request, topology, machine, most, tune::messages_of_race_max)};
   racers.untuned = tune::choose(request, topology, untuned).name();
   std::vector<tune::Choice>& choices = racers.choices;
   auto first = std::find_if(choices.begin(), choices.end(),

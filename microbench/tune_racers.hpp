@@ -30,7 +30,7 @@ inline constexpr int noisy_tries = 3;
 inline constexpr std::size_t racers_max = 5, racers_in_node_max = 6;
 
 /// The candidates of a race, alike on all ranks.  The first one is the untuned choice, if it is
-/// possible on the machine that was measured; the others follow by price.
+/// possible on the machine that was measured; the others follow as in tune::candidates().
 struct Racers {
   std::vector<tune::Choice> choices = {};
   std::string untuned = {};  // the name of what is taken untuned

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -10,6 +12,7 @@
 #include <tutti/status.hpp>
 #include <utility>
 
+#include "plan/rooted/divided_tree.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/canonical_time.hpp"
 #include "tune/explanation.hpp"
@@ -18,6 +21,7 @@
 #include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
+#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -805,7 +809,8 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
 
 namespace {
 
-/// The largest cores with n messages in each round, and with n in the first of two.
+/// The largest cores with n messages in each round, and with n in the first of two, the other of
+/// which has no more than are taken unasked.
 std::vector<plan::PerRound> usual_cores(const Choice& choice) {
   constexpr std::uint32_t most = 7;
   const std::uint32_t members = choice.first_plan().rank_count;
@@ -814,37 +819,57 @@ std::vector<plan::PerRound> usual_cores(const Choice& choice) {
     plan::PerRound core;
     for (std::uint64_t product = n + 1; product <= members; product *= n + 1) core.push_back(n);
     cores.push_back(std::move(core));
-    if (const std::uint32_t last = members / (n + 1); last > 1) cores.push_back({n, last - 1});
+    const std::uint32_t last = members / (n + 1) - 1;
+    if (last > 0 && last <= messages_of_round_max) cores.push_back({n, last});
   }
   return cores;
 }
 
 bool has_latency(const Choice& choice) {
-  return choice.variant().fans.across_by.rule == plan::Branching::Rule::fibonacci;
+  const plan::TreeFans& fans = choice.variant().fans;
+  return fans.across_by.rule == plan::Branching::Rule::fibonacci && !fans.is_chain;
 }
-
 std::uint32_t latency_of(const Choice& choice) {
   return choice.variant().fans.across_by.latency;
+}
+
+/// The number of lanes, and the sizes of the subtrees of each tree over nodes that is part of a
+/// choice's: two choices with other latencies may have the same.
+using Trees = std::pair<std::uint32_t, std::map<std::uint32_t, std::vector<std::uint32_t>>>;
+Trees trees_of(const Choice& choice) {
+  const Variant& variant = choice.variant();
+  Trees trees{variant.lane_count, {}};
+  std::vector<std::uint32_t> left{choice.query().topology.node_count()};
+  while (!left.empty()) {
+    const std::uint32_t count = left.back();
+    left.pop_back();
+    const auto [place, is_new] = trees.second.try_emplace(count);
+    if (!is_new) continue;
+    place->second = plan::subtree_sizes(count, variant.fans.across_by);
+    left.insert(left.end(), place->second.begin(), place->second.end());
+  }
+  return trees;
 }
 
 /// Calls add(choice) with Fibonacci trees of latencies near that of a choice.  Its latency is a
 /// quotient of two parameters of the network, so it is off by what both are.
 template <class F>
 void add_near_latencies(const Choice& choice, F&& add) {
-  constexpr std::uint32_t share = 4;
+  constexpr std::uint32_t share = 4, reach_max = 4;
   const std::uint32_t latency = latency_of(choice);
-  const std::uint32_t reach = std::max(latency / share, 1u);
+  const std::uint32_t reach = std::clamp(latency / share, 1u, reach_max);
   for (std::uint32_t near = 1; near <= plan::latency_max; ++near)
     if (near != latency && near + reach >= latency && near <= latency + reach)
       add(Chooser::with_latency(choice, near));
 }
 
-/// The fastest ones first.
-std::vector<Choice> by_events(std::vector<Choice> choices) {
+/// The fastest ones first, by their events, or by their prices if all together have more messages
+/// than twice `messages_max`.
+std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max) {
   std::vector<std::pair<plan::Picoseconds, Choice>> by_time;
   by_time.reserve(choices.size());
   for (Choice& choice : choices) {
-    const plan::Picoseconds time = choice.expected(messages_followed_max);
+    const plan::Picoseconds time = choice.expected(2 * messages_max / choices.size());
     by_time.emplace_back(time, std::move(choice));
   }
   std::stable_sort(by_time.begin(), by_time.end(),
@@ -857,7 +882,8 @@ std::vector<Choice> by_events(std::vector<Choice> choices) {
 /// round, with that round in two, with the rounds in the opposite order, with n messages in each
 /// round (of cores also in the first of two), or with a tree of near latencies.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
-                           const Topology& topology, const Knowledge& knowledge) {
+                           const Topology& topology, const Knowledge& knowledge,
+                           std::size_t messages_max) {
   constexpr std::size_t count_max = 3;
   std::vector<Choice> found;
   const auto add = [&](const Choice& named) {
@@ -884,10 +910,16 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
     }
     if (innermost(choice).row().takes == PerRoundIs::core)
       for (const plan::PerRound& core : usual_cores(innermost(choice)))
-        add(Chooser::with_vector(choice, core));
+        if (std::accumulate(core.begin(), core.end(), 0u) <= request.partners_max)
+          add(Chooser::with_vector(choice, core));
   }
-  if (has_latency(choice)) add_near_latencies(choice, add);
-  found = by_events(std::move(found));
+  if (has_latency(choice)) {
+    add_near_latencies(choice, add);
+    std::set<Trees> trees{trees_of(choice)};
+    std::erase_if(found,
+                  [&](const Choice& other) { return !trees.insert(trees_of(other)).second; });
+  }
+  found = by_events(std::move(found), messages_max);
   std::set<std::string> names{name_when_trimmed(choice)};
   std::vector<Choice> few;
   const auto take = [&](const Choice& other) {
@@ -895,8 +927,7 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
       few.push_back(other);
   };
   if (has_latency(choice)) {
-    // The best latency is on one side of this one.
-    std::erase_if(found, [&](const Choice& other) { return have_same_plans(other, choice); });
+    // Parameters that are off a little move the best latency to one side.
     for (const bool is_more : {false, true}) {
       const auto fastest = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
         return (latency_of(other) > latency_of(choice)) == is_more;
@@ -927,13 +958,17 @@ bool have_same_plans(const Choice& left, const Choice& right) {
 }
 
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
-                               const Knowledge& knowledge, std::size_t count) {
+                               const Knowledge& knowledge, std::size_t count,
+                               std::size_t messages_max) {
   constexpr std::uint32_t compared_ranks_max = 64;
   const bool is_one_node = topology.is_one_node();
   std::vector<Choice> found{choose(request, topology, knowledge)};
   std::set<std::string> names{name_when_trimmed(found.front())};
+  std::set<Trees> trees;
+  if (has_latency(found.front())) trees.insert(trees_of(found.front()));
   const auto add = [&](Choice choice) {
     if (found.size() == count || !names.insert(name_when_trimmed(choice)).second) return;
+    if (has_latency(choice) && !trees.insert(trees_of(choice)).second) return;
     const auto is_same = [&](const Choice& other) { return have_same_plans(choice, other); };
     if (is_one_node && topology.rank_count <= compared_ranks_max &&
         std::any_of(found.begin(), found.end(), is_same))
@@ -941,9 +976,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     found.push_back(std::move(choice));
   };
   if (says_how(request)) return found;
-  // A race takes longer than following this many messages.
-  Chooser::Budget budget{.of_all = 2 * messages_followed_max,
-                         .of_nodes = 4 * messages_followed_max};
+  Chooser::Budget budget{.of_all = messages_max, .of_nodes = messages_max / 2};
   const Kept kept = kept_bits(request, topology, knowledge);
   if (kept.decides()) return found;
   CollectiveRequest raced = request;
@@ -971,25 +1004,25 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
-  const Choice middle = is_one_node && !has_vector(best) ? found.front() : best;
   // Whatever the family, what costs nearly as little as the best one, and what is beside it; trees
   // of several latencies that cost equally little on this machine are not equal on another.
   constexpr plan::Picoseconds close_share = 16;
   constexpr std::size_t close_max = 2;
   std::vector<Choice> near;
+  std::set<std::string> seen = names;
   for (const auto& [price, rival] : all) {
     if (is_one_node || price - all.front().first > all.front().first / close_share) break;
     Choice choice = Chooser::with(*priced, *rival);
-    if (near.size() < close_max && !names.contains(name_when_trimmed(choice)))
+    if (near.size() < close_max && seen.insert(name_when_trimmed(choice)).second)
       near.push_back(std::move(choice));
   }
-  std::vector<Choice> middles{middle};
+  std::vector<Choice> middles{is_one_node && !has_vector(best) ? found.front() : best};
   for (const Choice& one : found)
-    if (has_latency(one) && one.name() != middle.name()) middles.push_back(one);
+    if (has_latency(one) && one.name() != middles.front().name()) middles.push_back(one);
   for (const Choice& one : middles)
-    for (Choice& choice : beside(one, raced, topology, knowledge))
+    for (Choice& choice : beside(one, raced, topology, knowledge, messages_max / middles.size()))
       near.push_back(std::move(choice));
-  for (Choice& choice : by_events(std::move(near))) add(std::move(choice));
+  for (Choice& choice : by_events(std::move(near), messages_max)) add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

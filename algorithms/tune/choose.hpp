@@ -12,6 +12,7 @@
 #include "plan/allreduce/shared_ring.hpp"
 #include "plan/core/plan.hpp"
 #include "tune/knowledge.hpp"
+#include "tune/plan_time.hpp"
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
@@ -115,15 +116,19 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
-/// What may be worth a race: what choose() takes first, then the cheapest of another family, up to
-/// two that cost at most a sixteenth more than the least, and the fastest few beside the best one:
-/// its vector with one message more or less in the last round or with that round in two, those with
-/// one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015), and its tree with the next
-/// latencies. At most `count`, without duplicates; each can be asked for by its name().  In a
-/// single node, where rules decide otherwise, all that it can run is considered, and of several
-/// schedules with the same plans one.
+/// What may be worth a race: what choose() takes first, then the cheapest of another family, and,
+/// the fastest by their events first, up to two that cost at most a sixteenth more than the least,
+/// and the fastest few beside the best one: its vector with one message more or less in the last
+/// round, with that round in two or in the opposite order, those with one n of 1 to 7 in all rounds
+/// (V. End et al., INFOCOMP 2015), or, of cores, in the first of two, and trees of near latencies,
+/// one on each side if there are any, of each tree that is among these. At most `count`, without
+/// duplicates; each can be asked for by its name().  In a single node, where rules decide
+/// otherwise, all that it can run is considered, and of several schedules with the same plans one.
+/// `messages_max`: about how many messages may be followed for prices, and four times as many for
+/// what is beside others, so that it takes some 30 ms at most for messages_followed_max.
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
-                               const Knowledge& knowledge, std::size_t count);
+                               const Knowledge& knowledge, std::size_t count,
+                               std::size_t messages_max = messages_followed_max);
 
 /// Choice::name() with as many messages in each round as its plan has: choices that differ in
 /// others are the same schedule, for example any vector on two ranks.

@@ -16,7 +16,8 @@ using plan::Picoseconds;
 
 constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
-constexpr double by_chance_max_at_end = 0.003;  // looked at after each block
+// More strict than it seems to need, because the end is looked for after each block.
+constexpr double by_chance_max_at_end = 0.003;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "race: " + what);
@@ -120,26 +121,32 @@ std::vector<std::uint32_t> shuffled(std::vector<std::uint32_t> runners, std::uin
   return runners;
 }
 
-/// How far the control went from the winner between the halves of the race, as a factor above 1.
-/// What slows down both alike does not count, as it does not for candidates.
-double moved(const std::vector<Picoseconds>& control, const std::vector<Picoseconds>& winner) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < control.size(); ++i)
-    ratios.push_back(static_cast<double>(control[i]) / static_cast<double>(winner[i]));
-  const std::span<const double> all = ratios;
-  const double first = hodges_lehmann(all.first(all.size() / 2));
-  const double last = hodges_lehmann(all.subspan(all.size() / 2));
+/// How far the median went between the halves, as a factor above 1.
+double moved(std::span<const double> times) {
+  const double first = hodges_lehmann(times.first(times.size() / 2));
+  const double last = hodges_lehmann(times.subspan(times.size() / 2));
   return std::max(first, last) / std::min(first, last);
 }
 
-/// How far the nearest candidate is from the winner that is no tie with it, as such a factor;
-/// too_slow if all are ties.
+/// How far the control went between the halves of the race, by itself and from the winner: the
+/// lesser of both.  What slows down all alike does not count, as it does not for candidates.
+double moved(const std::vector<Picoseconds>& control, const std::vector<Picoseconds>& winner) {
+  std::vector<double> times, ratios;
+  for (std::size_t i = 0; i < control.size(); ++i) {
+    times.push_back(static_cast<double>(control[i]));
+    ratios.push_back(times.back() / static_cast<double>(winner[i]));
+  }
+  return std::min(moved(times), moved(ratios));
+}
+
+/// How far the nearest candidate is from the winner that must not win in its place, as such a
+/// factor; too_slow if there is none.
 double distance(const Runners& runners, std::uint32_t count, std::uint32_t winner) {
   double least = HUGE_VAL;
   for (std::uint32_t one = 0; one < count; ++one) {
     const double ratio = one == winner ? 1 : runners.ratio(one, winner);
-    const double factor = std::max(ratio, 1 / ratio);
-    if (factor > race_tie) least = std::min(least, factor);
+    if (const double factor = std::max(ratio, 1 / ratio); factor > too_slow)
+      least = std::min(least, factor);
   }
   return least == HUGE_VAL ? too_slow : least;
 }

@@ -39,14 +39,14 @@ struct RaceResult {
   std::vector<plan::Picoseconds> times = {};  // of each, the median of its blocks; 0: none
   std::uint32_t blocks = 0;                   // that were run
   std::uint32_t samples = 0;                  // in all, with those of the control
-  /// The control moved from the winner between the halves of the race by as much as the winner
-  /// differs from the next one that is no tie with it (by 2.5 % if all are ties), or there were
-  /// fewer than blocks_min blocks.
+  /// Between the halves of the race the control moved, by itself and from the winner, by as much as
+  /// the winner differs from the nearest one that is more than 2.5 % from it (by 2.5 % if there is
+  /// none), or there were fewer than blocks_min blocks.
   bool is_noisy = false;
 };
 
-/// With fewer blocks the best signs are too likely by chance: two candidates take 7 at least if one
-/// is slower, and 9 if neither is; four take 9.
+/// A race of two takes 7 blocks at least if one is slower, and 9 if neither is, and one of four 9:
+/// with fewer, the best signs are too likely by chance.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.
 /// `may_go_on()`: whether there is time for another block, asked before each one; without a block

@@ -101,9 +101,9 @@ std::uint32_t latency_in_node(const Query& query) {
   const auto quotient = static_cast<std::uint32_t>(
       std::clamp<Picoseconds>((hop.time + gap / 2) / gap, 1, plan::latency_max));
   // Among few ranks the rounded quotient is not always the best one.
-  return fastest_latency(query, hop,
-                         {quotient, std::max(quotient - 1, 1u),
-                          std::min(quotient + 1, plan::latency_max)});
+  return fastest_latency(
+      query, hop,
+      {quotient, std::max(quotient - 1, 1u), std::min(quotient + 1, plan::latency_max)});
 }
 
 std::uint32_t best_latency_in_node(const Query& query) {

@@ -18,7 +18,8 @@ plan::Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& varian
 /// have equally many ranks.  Among thousands of ranks it would take too long.
 bool has_close_prices(const Topology& topology);
 
-/// Messages that a rank sends or combines inside a node while one is on its way.
+/// Messages that a rank sends or combines inside a node while one is on its way, or one more or one
+/// less if a Fibonacci tree over the largest node is then faster.
 std::uint32_t latency_in_node(const Query& query);
 /// The latency of the fastest Fibonacci tree among the ranks of the largest node.
 std::uint32_t best_latency_in_node(const Query& query);

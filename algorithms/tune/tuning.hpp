@@ -64,7 +64,7 @@ struct Finding {
   OperatorClass operators = OperatorClass::none;
   Timing winner = {};
   std::vector<Timing> others = {};
-  bool is_noisy = false;  // the control moved as much as the candidates differ
+  bool is_noisy = false;  // RaceResult::is_noisy
   friend bool operator==(const Finding&, const Finding&) = default;
 
   /// Whether both are about the same call on the same shape.

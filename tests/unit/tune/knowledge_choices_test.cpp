@@ -469,8 +469,8 @@ TEST(Candidates, are_different_schedules_of_one_family) {
 TEST(Candidates, beside_a_choice_are_those_of_the_least_times) {
   const Knowledge hdr = untuned(machine_preset("hdr"));
   const std::string fastest = "8 lanes, recursive_multiplying with 3,3 a round across";
-  const std::vector<Choice> found =
-      candidates(allreduce_of(4096, Agreement::identical), nodes_of(17, 8), hdr, 4);
+  const std::vector<Choice> found = candidates(allreduce_of(4096, Agreement::identical),
+                                               nodes_of(17, 8), hdr, 4, messages_of_race_max);
   EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Choice& choice) {
     return choice.name() == fastest;
   })) << found.front().name();
@@ -519,17 +519,30 @@ TEST(Candidates, have_trees_of_other_latencies_on_both_sides) {
     const std::uint32_t usual = latency_of(found.front());
     EXPECT_TRUE(is_raced([&](std::uint32_t latency) { return latency < usual; })) << preset;
     EXPECT_TRUE(is_raced([&](std::uint32_t latency) { return latency > usual; })) << preset;
+    for (std::size_t one = 0; one < found.size(); ++one)
+      for (std::size_t other = 0; other < one; ++other)
+        EXPECT_FALSE(have_same_plans(found[one], found[other])) << found[one].name();
   }
 }
 
-// Prices of such cores are up to a sixth above what they take, so the fastest one may be none of the
-// variants.
+// Prices of such cores are up to a sixth above what they take, so the fastest one may be none of
+// the variants.
 TEST(Candidates, have_cores_of_two_rounds) {
   const std::vector<Choice> found = candidates(allreduce_of(4096, Agreement::identical),
                                                nodes_of(13, 4), untuned(machine_preset("edr")), 5);
   EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Choice& choice) {
     return choice.name() == "4 lanes, recursive_multiplying with 3,2 a round across";
   })) << found.front().name();
+}
+
+// A connection for each partner is more than a race may ask for.
+TEST(Candidates, have_no_core_with_more_messages_than_are_taken_unasked) {
+  for (const Choice& choice : candidates(allreduce_of(8, Agreement::identical), nodes_of(128),
+                                         untuned(machine_preset("fdr")), 12)) {
+    const plan::PerRound& vector = choice.first_plan().per_round;
+    EXPECT_TRUE(vector.empty() || *std::max_element(vector.begin(), vector.end()) <= 15)
+        << choice.name();
+  }
 }
 
 // A schedule that folds sends other lengths in another order of its rounds.

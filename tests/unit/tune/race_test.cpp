@@ -95,21 +95,24 @@ TEST(Race, a_control_that_moves_as_much_as_candidates_differ_is_said) {
   EXPECT_FALSE(noisy(200, 550));
   EXPECT_TRUE(noisy(200, 650));
   EXPECT_TRUE(noisy(200, 350));
-  EXPECT_FALSE(noisy(0, 505));  // less than a tie
+  EXPECT_FALSE(noisy(0, 510));  // less than what must not win
   EXPECT_TRUE(noisy(0, 520));
 }
 
 TEST(Race, what_slows_down_all_alike_is_no_noise) {
-  const auto noisy = [](bool slows_control) {
+  const auto noisy = [](Picoseconds slower, bool slows_control, bool slows_candidates) {
     int blocks = 0;
-    const auto control = [&] { return ++blocks > 4 && slows_control ? 700 : 500; };
+    const auto begin = [&] { return ++blocks, true; };
+    const auto control = [&] { return blocks > 4 && slows_control ? 700 : 500; };
     const auto sample = [&](std::uint32_t one) {
-      return (one == 0 ? 1030 : 1000) * (blocks >= 4 ? 7 : 5);
+      return (one == 0 ? 1000 + slower : 1000) * (blocks > 4 && slows_candidates ? 7 : 5);
     };
-    return race(2, sample, control, go_on, {}).is_noisy;
+    return race(2, sample, control, begin, {}).is_noisy;
   };
-  EXPECT_FALSE(noisy(true));
-  EXPECT_TRUE(noisy(false));
+  EXPECT_FALSE(noisy(30, true, true));
+  EXPECT_FALSE(noisy(30, false, true));
+  EXPECT_TRUE(noisy(30, true, false));
+  EXPECT_FALSE(noisy(13, false, false));
 }
 
 TEST(Race, ends_when_time_is_up) {

@@ -158,8 +158,7 @@ TEST(VerifyChoices, the_choice_without_a_file_takes_part_in_races) {
         found_for(cell, tune::untuned(machine_off_by(truth, 5, 1)), truth.network(), 1);
     const auto usual = tune::choose(cell.request(), cell.topology(), without_file()).name();
     const auto is_usual = [&](const tune::Timing& one) { return one.choice == usual; };
-    EXPECT_TRUE(is_usual(found.winner) ||
-                std::any_of(found.others.begin(), found.others.end(), is_usual))
+    EXPECT_TRUE(is_usual(found.winner) || (!found.others.empty() && is_usual(found.others[0])))
         << cell.text() << ": " << usual;
   }
 }
