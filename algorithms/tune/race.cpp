@@ -17,7 +17,7 @@ using plan::Picoseconds;
 constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
 // More strict than it seems to need, because the end is looked for after each block.
-constexpr double by_chance_max_at_end = 0.003;
+constexpr double by_chance_max_at_end = 0.002;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "race: " + what);

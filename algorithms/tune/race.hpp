@@ -13,7 +13,7 @@
 //     1.2 % if it is in front of it in the list (Holm's correction for several comparisons, S.
 //     Holm, Scand. J. Stat. 1979)
 //   * the race is over if no candidate is left in front of the winner, and the winner takes at most
-//     2.5 % more than each of the others that are left, with 99.7 % confidence
+//     2.5 % more than each of the others that are left, with 99.8 % confidence
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@
 
 namespace tutti::tune {
 
-/// Of candidates that take at most this many times the fastest, the first of the list wins.
+/// The first of the list wins of those that take at most this many times the fastest.
 inline constexpr double race_tie = 1.012;
 
 struct RaceLimits {
   std::uint32_t blocks_min = 6;  // before anything is decided
-  std::uint32_t blocks_max = 120;
+  std::uint32_t blocks_max = 160;
   std::uint64_t seed = 1;
 };
 

@@ -42,7 +42,7 @@ RaceResult quiet(
 TEST(Race, without_noise_ends_as_soon_as_signs_can_decide) {
   const RaceResult two = quiet({1000, 1000});
   EXPECT_EQ(two.winner, 0u);
-  EXPECT_EQ(two.blocks, 9u);  // 2^-9 < 0.003
+  EXPECT_EQ(two.blocks, 9u);  // 2^-9 < 0.002
   EXPECT_EQ(two.samples, 27u);
   EXPECT_EQ(quiet({1000, 1500}).blocks, 7u);  // 2^-7 < 0.01
   EXPECT_EQ(two.times, (std::vector<Picoseconds>{1000, 1000}));
