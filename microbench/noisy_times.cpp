@@ -106,7 +106,7 @@ RaceRates race_rates(std::uint32_t races) {
     return winner_of_fixed(times, seed, rates.fixed_blocks);
   };
   constexpr std::uint32_t blocks_max = 200;
-  do rates.fixed_blocks += 5;
+  do rates.fixed_blocks += 20;
   while (rates.fixed_blocks < blocks_max &&
          (tally_of(races, some_candidates, by_count).bad > rates.some.bad ||
           tally_of(races, twins, by_count).first < rates.twins.first));

@@ -51,8 +51,8 @@ struct RaceRates {
   RaceTally some;   // four candidates, within 30 % of each other
   RaceTally close;  // four, of which all but one are 6 % slower
   RaceTally twins;  // two that take equally long
-  /// The least count of blocks that makes as few errors of both kinds without tests, as nobody
-  /// knows before how far candidates differ.
+  /// The least multiple of 20 blocks that makes as few errors of both kinds without tests, as
+  /// nobody knows before how far candidates differ.
   std::uint32_t fixed_blocks = 0;
 };
 RaceRates race_rates(std::uint32_t races);
