@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <tutti/status.hpp>
 #include <utility>
@@ -45,6 +46,42 @@ Picoseconds median_of(std::vector<Picoseconds> times) {
                                : times[half - 1] + (times[half] - times[half - 1]) / 2;
 }
 
+/// The ranks of ratios by their distance from 1, and the sum of those that are below 1.  Ranks are
+/// doubled, so that those of equals, which share theirs, are whole; a ratio of 1 says nothing.
+struct SignedRanks {
+  explicit SignedRanks(std::vector<double> ratios) {
+    std::erase(ratios, 1.0);
+    const auto size = [](double ratio) { return std::max(ratio, 1 / ratio); };
+    std::sort(ratios.begin(), ratios.end(),
+              [&](double left, double right) { return size(left) < size(right); });
+    for (std::size_t first = 0; first < ratios.size();) {
+      std::size_t end = first;
+      while (end < ratios.size() && size(ratios[end]) == size(ratios[first])) ++end;
+      const std::size_t rank = first + end + 1;
+      for (; first < end; ++first) {
+        ranks.push_back(rank);
+        if (ratios[first] < 1) below += rank;
+      }
+    }
+  }
+
+  /// Whether `below` is within one standard deviation of what is expected by chance, or above it:
+  /// of many ratios, that is too probable for any test here.
+  bool is_usual() const {
+    constexpr std::size_t many = 12;
+    std::size_t sum = 0, squares = 0;
+    for (const std::size_t rank : ranks) {
+      sum += rank;
+      squares += rank * rank;
+    }
+    return ranks.size() >= many &&
+           (2 * below >= sum || (sum - 2 * below) * (sum - 2 * below) < squares);
+  }
+
+  std::vector<std::size_t> ranks = {};
+  std::size_t below = 0;
+};
+
 class Runners {
  public:
   explicit Runners(std::uint32_t count) : times_(count) {
@@ -66,11 +103,12 @@ class Runners {
   double ratio(std::uint32_t one, std::uint32_t other) const {
     return hodges_lehmann(ratios(one, other));
   }
-  /// How likely it is chance that one takes more than `factor` times what the other takes.
+  /// How likely it is chance that one takes more than `factor` times what the other takes; 1 if
+  /// that is not worth computing, which takes the third power of the number of blocks.
   double slower_by_chance(std::uint32_t one, std::uint32_t other, double factor) const {
     std::vector<double> all = ratios(one, other);
     for (double& ratio : all) ratio /= factor;
-    return above_one_by_chance(std::move(all));
+    return SignedRanks(all).is_usual() ? 1 : above_one_by_chance(std::move(all));
   }
 
   std::uint32_t fastest() const {
@@ -154,28 +192,15 @@ double distance(const Runners& runners, std::uint32_t count, std::uint32_t winne
 }  // namespace
 
 double above_one_by_chance(std::vector<double> ratios) {
-  std::erase(ratios, 1.0);  // says nothing
-  const auto size = [](double ratio) { return std::max(ratio, 1 / ratio); };
-  std::sort(ratios.begin(), ratios.end(),
-            [&](double left, double right) { return size(left) < size(right); });
-  // How probable each sum of the ranks below 1 is, of all choices of signs.  Ranks are doubled, so
-  // that those of equals, which share theirs, are whole.
+  const SignedRanks signs(std::move(ratios));
+  // How probable each sum of the ranks below 1 is, of all choices of signs.
   std::vector<double> probable = {1};
-  std::size_t below = 0;
-  for (std::size_t first = 0; first < ratios.size();) {
-    std::size_t end = first;
-    while (end < ratios.size() && size(ratios[end]) == size(ratios[first])) ++end;
-    const std::size_t rank = first + end + 1;
-    for (; first < end; ++first) {
-      if (ratios[first] < 1) below += rank;
-      probable.resize(probable.size() + rank);
-      for (std::size_t sum = probable.size(); sum-- > 0;)
-        probable[sum] = (probable[sum] + (sum < rank ? 0 : probable[sum - rank])) / 2;
-    }
+  for (const std::size_t rank : signs.ranks) {
+    probable.resize(std::min(probable.size() + rank, signs.below + 1));
+    for (std::size_t sum = probable.size(); sum-- > 0;)
+      probable[sum] = (probable[sum] + (sum < rank ? 0 : probable[sum - rank])) / 2;
   }
-  double chance = 0;
-  for (std::size_t sum = 0; sum <= below; ++sum) chance += probable[sum];
-  return chance;
+  return std::accumulate(probable.begin(), probable.end(), 0.0);
 }
 
 double hodges_lehmann(std::span<const double> ratios) {
