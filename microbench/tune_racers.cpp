@@ -53,7 +53,8 @@ Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& t
     if (first != choices.end()) racers.untuned = first->name();
   }
   if (first == choices.end()) {
-    std::optional<tune::Choice> other = choice_named(racers.untuned, request, topology, machine);
+    std::optional<tune::Choice> other =
+        tune::choice_named(racers.untuned, request, topology, machine);
     if (!other) return racers;
     if (choices.size() == most) choices.pop_back();
     choices.push_back(std::move(*other));
@@ -62,17 +63,6 @@ Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& t
   // The first one wins unless another one is faster by more than a race can tell.
   std::rotate(choices.begin(), first, std::next(first));
   return racers;
-}
-
-std::optional<tune::Choice> choice_named(const std::string& name, tune::CollectiveRequest request,
-                                         const tune::Topology& topology,
-                                         const tune::Knowledge& machine) {
-  request.only = name;
-  try {
-    return tune::choose(request, topology, machine);
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 tune::CollectiveRequest request_of(const tune::Finding& finding) {
@@ -102,11 +92,12 @@ void price_anew(tune::Finding& finding, const tune::CollectiveRequest& request,
                 const tune::Topology& topology, const tune::Knowledge& machine,
                 std::size_t messages_max) {
   const auto price = [&](tune::Timing& timing) {
-    std::optional<tune::Choice> choice = choice_named(timing.choice, request, topology, machine);
+    std::optional<tune::Choice> choice =
+        tune::choice_named(timing.choice, request, topology, machine);
     if (!choice) {
       tune::CollectiveRequest other = request;
       other.reads_in_place = !request.reads_in_place;
-      choice = choice_named(timing.choice, std::move(other), topology, machine);
+      choice = tune::choice_named(timing.choice, other, topology, machine);
     }
     if (choice) timing.predicted = choice->expected(messages_max);
   };

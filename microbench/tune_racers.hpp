@@ -39,12 +39,6 @@ struct Racers {
 Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
                  const tune::Knowledge& machine, const tune::Knowledge& untuned);
 
-/// The choice of that name, with its price on a machine; nothing if it is made for another one, as
-/// a tree whose shape depends on the latency.
-std::optional<tune::Choice> choice_named(const std::string& name, tune::CollectiveRequest request,
-                                         const tune::Topology& topology,
-                                         const tune::Knowledge& machine);
-
 /// The call of a finding.  What a finding does not say is assumed: blocks of equal length, all
 /// ranks, room and connections for every schedule.
 tune::CollectiveRequest request_of(const tune::Finding& finding);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -12,8 +10,8 @@
 #include <tutti/status.hpp>
 #include <utility>
 
-#include "plan/rooted/divided_tree.hpp"
 #include "tune/asked_per_round.hpp"
+#include "tune/beside.hpp"
 #include "tune/canonical_time.hpp"
 #include "tune/explanation.hpp"
 #include "tune/hierarchy.hpp"
@@ -21,7 +19,6 @@
 #include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
-#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -708,14 +705,6 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
   }
 }
 
-/// The choice of that name, for that request; nothing: there is none.
-std::optional<Choice> asked_for(const Choice& named, const CollectiveRequest& request,
-                                const Topology& topology, const Knowledge& knowledge) {
-  CollectiveRequest asked = request;
-  asked.only = named.name();
-  return Chooser(asked, topology, knowledge).try_choose();
-}
-
 /// Replaces `found` by what is chosen without a file, unless that clearly takes longer.  So a file
 /// that is slightly wrong, or differs little from the network assumed without it, changes no
 /// choice.  The choice without a file may follow as many messages as in a program that has none, so
@@ -732,7 +721,7 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   Chooser chooser(request, topology, without_file);
   const std::optional<Choice> usual = kept.untuned ? kept.untuned : chooser.try_choose();
   if (!usual || usual->name() == found.name()) return;
-  std::optional<Choice> here = asked_for(*usual, request, topology, knowledge);
+  std::optional<Choice> here = choice_named(usual->name(), request, topology, knowledge);
   if (!here) return;
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
   if (!times) return;
@@ -773,173 +762,20 @@ Choice choose(const CollectiveRequest& request, const Topology& given, const Kno
   return std::move(*choice);
 }
 
-namespace {
-
-/// The innermost choice, whose vector is that of the rounds across.
-const Choice& innermost(const Choice& choice) {
-  return choice.variant().across ? innermost(*choice.variant().across) : choice;
+std::optional<Choice> choice_named(const std::string& name, const CollectiveRequest& request,
+                                   const Topology& topology, const Knowledge& knowledge) {
+  CollectiveRequest asked = request;
+  asked.only = name;
+  return Chooser(asked, topology, knowledge).try_choose();
 }
 
-bool has_vector(const Choice& choice) {
-  const Choice& across = innermost(choice);
-  return !across.variant().per_round.empty() && across.variant().turns == 0 &&
-         across.row().takes != PerRoundIs::uniform;
+std::string name_with_vector(const Choice& choice, const plan::PerRound& vector) {
+  return Chooser::with_vector(choice, vector).name();
 }
 
-}  // namespace
-
-std::string name_when_trimmed(const Choice& choice) {
-  if (!has_vector(choice)) return choice.name();
-  return Chooser::with_vector(choice, innermost(choice).first_plan().per_round).name();
+std::string name_with_latency(const Choice& choice, std::uint32_t latency) {
+  return Chooser::with_latency(choice, latency).name();
 }
-
-std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
-                                         const Topology& topology, const Knowledge& knowledge) {
-  std::vector<Choice> uniform;
-  if (!has_vector(choice)) return uniform;
-  const std::uint32_t members = innermost(choice).plan(Rank{0}).rank_count;
-  std::set<std::string> names;
-  for (std::uint32_t n = 1; n <= 7; ++n)
-    if (std::optional<Choice> one = asked_for(
-            Chooser::with_vector(choice, plan::uniform(members, n)), request, topology, knowledge);
-        one && names.insert(name_when_trimmed(*one)).second)
-      uniform.push_back(std::move(*one));
-  return uniform;
-}
-
-namespace {
-
-/// The largest cores with n messages in each round, and with n in the first of two, the other of
-/// which has no more than are taken unasked.
-std::vector<plan::PerRound> usual_cores(const Choice& choice) {
-  constexpr std::uint32_t most = 7;
-  const std::uint32_t members = choice.first_plan().rank_count;
-  std::vector<plan::PerRound> cores;
-  for (std::uint32_t n = 1; n <= most && n < members; ++n) {
-    plan::PerRound core;
-    for (std::uint64_t product = n + 1; product <= members; product *= n + 1) core.push_back(n);
-    cores.push_back(std::move(core));
-    const std::uint32_t last = members / (n + 1) - 1;
-    if (last > 0 && last <= messages_of_round_max) cores.push_back({n, last});
-  }
-  return cores;
-}
-
-bool has_latency(const Choice& choice) {
-  const plan::TreeFans& fans = choice.variant().fans;
-  return fans.across_by.rule == plan::Branching::Rule::fibonacci && !fans.is_chain;
-}
-std::uint32_t latency_of(const Choice& choice) {
-  return choice.variant().fans.across_by.latency;
-}
-
-/// The number of lanes, and the sizes of the subtrees of each tree over nodes that is part of a
-/// choice's: two choices with other latencies may have the same.
-using Trees = std::pair<std::uint32_t, std::map<std::uint32_t, std::vector<std::uint32_t>>>;
-Trees trees_of(const Choice& choice) {
-  const Variant& variant = choice.variant();
-  Trees trees{variant.lane_count, {}};
-  std::vector<std::uint32_t> left{choice.query().topology.node_count()};
-  while (!left.empty()) {
-    const std::uint32_t count = left.back();
-    left.pop_back();
-    const auto [place, is_new] = trees.second.try_emplace(count);
-    if (!is_new) continue;
-    place->second = plan::subtree_sizes(count, variant.fans.across_by);
-    left.insert(left.end(), place->second.begin(), place->second.end());
-  }
-  return trees;
-}
-
-/// Calls add(choice) with Fibonacci trees of latencies near that of a choice.  Its latency is a
-/// quotient of two parameters of the network, so it is off by what both are.
-template <class F>
-void add_near_latencies(const Choice& choice, F&& add) {
-  constexpr std::uint32_t share = 4, reach_max = 4;
-  const std::uint32_t latency = latency_of(choice);
-  const std::uint32_t reach = std::clamp(latency / share, 1u, reach_max);
-  for (std::uint32_t near = 1; near <= plan::latency_max; ++near)
-    if (near != latency && near + reach >= latency && near <= latency + reach)
-      add(Chooser::with_latency(choice, near));
-}
-
-/// The fastest ones first, by their events, or by their prices if all together have more messages
-/// than twice `messages_max`.
-std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max) {
-  std::vector<std::pair<plan::Picoseconds, Choice>> by_time;
-  by_time.reserve(choices.size());
-  for (Choice& choice : choices) {
-    const plan::Picoseconds time = choice.expected(2 * messages_max / choices.size());
-    by_time.emplace_back(time, std::move(choice));
-  }
-  std::stable_sort(by_time.begin(), by_time.end(),
-                   [](const auto& left, const auto& right) { return left.first < right.first; });
-  for (std::size_t i = 0; i < choices.size(); ++i) choices[i] = std::move(by_time[i].second);
-  return choices;
-}
-
-/// The few fastest choices beside one, by their events: with one message more or less in the last
-/// round, with that round in two, with the rounds in the opposite order, with n messages in each
-/// round (of cores also in the first of two), or with a tree of near latencies.
-std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
-                           const Topology& topology, const Knowledge& knowledge,
-                           std::size_t messages_max) {
-  constexpr std::size_t count_max = 3;
-  std::vector<Choice> found;
-  const auto add = [&](const Choice& named) {
-    if (std::optional<Choice> other = asked_for(named, request, topology, knowledge))
-      found.push_back(std::move(*other));
-  };
-  if (has_vector(choice)) {
-    found = with_uniform_vectors(choice, request, topology, knowledge);
-    const plan::PerRound& vector = innermost(choice).variant().per_round;
-    const std::uint32_t last = vector.back();
-    for (const std::uint32_t entry : {last - 1, last + 1}) {
-      plan::PerRound close = vector;
-      close.back() = entry;
-      if (entry == 0) close.pop_back();
-      if (!close.empty()) add(Chooser::with_vector(choice, close));
-    }
-    plan::PerRound reversed(vector.rbegin(), vector.rend());
-    if (reversed != vector) add(Chooser::with_vector(choice, reversed));
-    if (last > 1) {  // the last round in two, the first of which has one message
-      plan::PerRound split = vector;
-      split.back() = 1;
-      split.push_back((last + 2) / 2 - 1);
-      add(Chooser::with_vector(choice, split));
-    }
-    if (innermost(choice).row().takes == PerRoundIs::core)
-      for (const plan::PerRound& core : usual_cores(innermost(choice)))
-        if (std::accumulate(core.begin(), core.end(), 0u) <= request.partners_max)
-          add(Chooser::with_vector(choice, core));
-  }
-  if (has_latency(choice)) {
-    add_near_latencies(choice, add);
-    std::set<Trees> trees{trees_of(choice)};
-    std::erase_if(found,
-                  [&](const Choice& other) { return !trees.insert(trees_of(other)).second; });
-  }
-  found = by_events(std::move(found), messages_max);
-  std::set<std::string> names{name_when_trimmed(choice)};
-  std::vector<Choice> few;
-  const auto take = [&](const Choice& other) {
-    if (few.size() < count_max && names.insert(name_when_trimmed(other)).second)
-      few.push_back(other);
-  };
-  if (has_latency(choice)) {
-    // Parameters that are off a little move the best latency to one side.
-    for (const bool is_more : {false, true}) {
-      const auto fastest = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
-        return (latency_of(other) > latency_of(choice)) == is_more;
-      });
-      if (fastest != found.end()) take(*fastest);
-    }
-  }
-  for (const Choice& other : found) take(other);
-  return few;
-}
-
-}  // namespace
 
 bool have_same_plans(const Choice& left, const Choice& right) {
   const auto key = [](const plan::Plan& plan) {

@@ -130,18 +130,17 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
                                const Knowledge& knowledge, std::size_t count,
                                std::size_t messages_max = messages_followed_max);
 
-/// Choice::name() with as many messages in each round as its plan has: choices that differ in
-/// others are the same schedule, for example any vector on two ranks.
-std::string name_when_trimmed(const Choice& choice);
-
 /// Whether both do the same on every rank, whatever they are called.
 bool have_same_plans(const Choice& left, const Choice& right);
 
-/// `choice` for that request, with 1 to 7 messages in each round instead of the messages that it
-/// has, as far as they can be asked for, and one of those that are the same schedule; empty if it
-/// has none to vary.
-std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
-                                         const Topology& topology, const Knowledge& knowledge);
+/// The choice of that name for that request; nothing if it is made for another machine, as a tree
+/// whose shape depends on the latency, or cannot be made.
+std::optional<Choice> choice_named(const std::string& name, const CollectiveRequest& request,
+                                   const Topology& topology, const Knowledge& knowledge);
+/// The names that a choice would have with these messages in each round, and with a tree over the
+/// nodes of that latency.
+std::string name_with_vector(const Choice& choice, const plan::PerRound& vector);
+std::string name_with_latency(const Choice& choice, std::uint32_t latency);
 
 /// Everything that a price decided about: all rows and variants that are considered.  A test or a
 /// verification compares their times.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "microbench/verify_figures.hpp"
+#include "tune/beside.hpp"
 #include "tune/choose.hpp"
 #include "tune/flips.hpp"
 #include "tune/plan_time.hpp"

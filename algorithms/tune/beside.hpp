@@ -1,0 +1,50 @@
+// What is beside a choice: the same schedule with other messages in each round, or with another
+// tree.  Prices hardly tell these from each other, so races do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "tune/choose.hpp"
+
+namespace tutti::tune {
+
+/// Whether a choice has messages in each round that others could have in their place.
+bool has_vector(const Choice& choice);
+
+/// Choice::name() with as many messages in each round as its plan has: choices that differ in
+/// others are the same schedule, for example any vector on two ranks.
+std::string name_when_trimmed(const Choice& choice);
+
+/// `choice` for that request, with 1 to 7 messages in each round instead of the messages that it
+/// has, as far as they can be asked for, and one of those that are the same schedule; empty if it
+/// has none to vary.
+std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
+                                         const Topology& topology, const Knowledge& knowledge);
+
+/// Whether a choice has a Fibonacci tree over the nodes, whose latency others could have.
+bool has_latency(const Choice& choice);
+
+/// The row, the number of lanes, and for each number of nodes in its tree the sizes of the
+/// subtrees: equal for choices that differ in nothing but a latency that makes no difference.
+using Trees = std::tuple<std::string_view, std::uint32_t,
+                         std::map<std::uint32_t, std::vector<std::uint32_t>>>;
+Trees trees_of(const Choice& choice);
+
+/// The fastest ones first, by their events, or by their prices if all together have more messages
+/// than twice `messages_max`.
+std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max);
+
+/// The few fastest choices beside one, by_events(): with one message more or less in the last
+/// round, with that round in two, with the rounds in the opposite order, with n messages in each
+/// round (of cores also in the first of two), or with a tree of near latencies.
+std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
+                           const Topology& topology, const Knowledge& knowledge,
+                           std::size_t messages_max);
+
+}  // namespace tutti::tune
