@@ -246,7 +246,7 @@ tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filt
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
   LINK tutti tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-tutti_test(process_node_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=NodeTime.*
+tutti_test(process_node_time LABEL process TIMEOUT 480 ARGUMENTS --gtest_filter=NodeTime.*
   SOURCES node_time_test.cpp
   LINK tutti tutti_runtime tutti_tune tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_node_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
