@@ -79,8 +79,8 @@ std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_
 
 namespace {
 
-/// The largest cores with n messages in each round, and with n in the first of two, the other of
-/// which has no more than are taken unasked.
+/// For each n up to 7, the largest core with n messages in each round, and the largest of two
+/// rounds with n in the first.
 std::vector<plan::PerRound> usual_cores(const Choice& choice) {
   constexpr std::uint32_t most = 7;
   const std::uint32_t members = choice.first_plan().rank_count;

@@ -14,7 +14,7 @@
 
 namespace tutti::tune {
 
-/// Whether a choice has messages in each round that others could have in their place.
+/// Whether a choice could have other messages in each round.
 bool has_vector(const Choice& choice);
 
 /// Choice::name() with as many messages in each round as its plan has: choices that differ in
@@ -27,7 +27,7 @@ std::string name_when_trimmed(const Choice& choice);
 std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveRequest& request,
                                          const Topology& topology, const Knowledge& knowledge);
 
-/// Whether a choice has a Fibonacci tree over the nodes, whose latency others could have.
+/// Whether a choice has a Fibonacci tree over the nodes, and is no chain.
 bool has_latency(const Choice& choice);
 
 /// The row, the number of lanes, and for each number of nodes in its tree the sizes of the
@@ -36,13 +36,13 @@ using Trees = std::tuple<std::string_view, std::uint32_t,
                          std::map<std::uint32_t, std::vector<std::uint32_t>>>;
 Trees trees_of(const Choice& choice);
 
-/// The fastest ones first, by their events, or by their prices if all together have more messages
-/// than twice `messages_max`.
+/// Sorts them, the fastest first, each by its events, or by its price if it has more messages than
+/// its share of 2 messages_max.
 std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max);
 
-/// The few fastest choices beside one, by_events(): with one message more or less in the last
-/// round, with that round in two, with the rounds in the opposite order, with n messages in each
-/// round (of cores also in the first of two), or with a tree of near latencies.
+/// At most three choices beside one, the fastest: with one message more or less in the last round,
+/// that round in two, the opposite order, n messages in each round (of cores also in the first of
+/// two), or a near latency.  Of latencies, one below and one above come first.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t messages_max);

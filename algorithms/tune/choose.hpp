@@ -116,16 +116,15 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
-/// What may be worth a race: what choose() takes first, then the cheapest of another family, and,
-/// the fastest by their events first, up to two that cost at most a sixteenth more than the least,
-/// and the fastest few beside the best one: its vector with one message more or less in the last
-/// round, with that round in two or in the opposite order, those with one n of 1 to 7 in all rounds
-/// (V. End et al., INFOCOMP 2015), or, of cores, in the first of two, and trees of near latencies,
-/// one on each side if there are any, of each tree that is among these. At most `count`, without
-/// duplicates; each can be asked for by its name().  In a single node, where rules decide
-/// otherwise, all that it can run is considered, and of several schedules with the same plans one.
-/// `messages_max`: about how many messages may be followed for prices, and four times as many for
-/// what is beside others, so that it takes some 30 ms at most for messages_followed_max.
+/// What may be worth a race: what choose() takes, the cheapest of another family, and the cheapest
+/// of all.  Then come, the fastest by their events first, up to two that cost at most a sixteenth
+/// more than the least, and the choices beside() the cheapest one and each tree before it, such as
+/// those with one n of 1 to 7 in all rounds (V. End et al., INFOCOMP 2015).  The choice without a
+/// file and other families are last.  There are at most `count`, without duplicates; each can be
+/// asked for by its name().  In a single node, where rules decide otherwise, all that it can run is
+/// considered, and on up to 64 ranks one of several schedules with the same plans.
+/// `messages_max`: about how many messages are followed for prices, and up to four times as many to
+/// sort what comes after the cheapest.  For messages_followed_max, all takes some 30 ms at most.
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count,
                                std::size_t messages_max = messages_followed_max);
@@ -133,12 +132,12 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
 /// Whether both do the same on every rank, whatever they are called.
 bool have_same_plans(const Choice& left, const Choice& right);
 
-/// The choice of that name for that request; nothing if it is made for another machine, as a tree
-/// whose shape depends on the latency, or cannot be made.
+/// The choice of that name for that request; nothing if no schedule has that name there, or if it
+/// cannot be made.
 std::optional<Choice> choice_named(const std::string& name, const CollectiveRequest& request,
                                    const Topology& topology, const Knowledge& knowledge);
-/// The names that a choice would have with these messages in each round, and with a tree over the
-/// nodes of that latency.
+/// The name of `choice` if it had these messages in each round, or if its tree over the nodes had
+/// that latency.
 std::string name_with_vector(const Choice& choice, const plan::PerRound& vector);
 std::string name_with_latency(const Choice& choice, std::uint32_t latency);
 

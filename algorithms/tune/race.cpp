@@ -159,7 +159,7 @@ std::vector<std::uint32_t> shuffled(std::vector<std::uint32_t> runners, std::uin
   return runners;
 }
 
-/// How far the median went between the halves, as a factor above 1.
+/// The ratio, above 1, of what both halves take.
 double moved(std::span<const double> times) {
   const double first = hodges_lehmann(times.first(times.size() / 2));
   const double last = hodges_lehmann(times.subspan(times.size() / 2));
@@ -177,8 +177,8 @@ double moved(const std::vector<Picoseconds>& control, const std::vector<Picoseco
   return std::min(moved(times), moved(ratios));
 }
 
-/// How far the nearest candidate is from the winner that must not win in its place, as such a
-/// factor; too_slow if there is none.
+/// The least factor above too_slow by which a candidate is slower or faster than the winner;
+/// too_slow if there is none.
 double distance(const Runners& runners, std::uint32_t count, std::uint32_t winner) {
   double least = HUGE_VAL;
   for (std::uint32_t one = 0; one < count; ++one) {

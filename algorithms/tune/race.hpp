@@ -39,14 +39,14 @@ struct RaceResult {
   std::vector<plan::Picoseconds> times = {};  // of each, the median of its blocks; 0: none
   std::uint32_t blocks = 0;                   // that were run
   std::uint32_t samples = 0;                  // in all, with those of the control
-  /// Between the halves of the race the control moved, by itself and from the winner, by as much as
-  /// the winner differs from the nearest one that is more than 2.5 % from it (by 2.5 % if there is
-  /// none), or there were fewer than blocks_min blocks.
+  /// Between the halves of the race, the control's time and its ratio to the winner's both moved by
+  /// as much as the winner differs from the nearest one that is not within 2.5 % of it (by 2.5 % if
+  /// all are), or there were fewer than blocks_min blocks.
   bool is_noisy = false;
 };
 
-/// A race of two takes 7 blocks at least if one is slower, and 9 if neither is, and one of four 9:
-/// with fewer, the best signs are too likely by chance.
+/// A race of two takes at least 7 blocks if one is slower, else 9; one of four takes at least 9.
+/// With fewer, the best signs are too likely by chance.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.
 /// `may_go_on()`: whether there is time for another block, asked before each one; without a block

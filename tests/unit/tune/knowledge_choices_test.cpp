@@ -536,7 +536,7 @@ TEST(Candidates, have_cores_of_two_rounds) {
   })) << found.front().name();
 }
 
-// A connection for each partner is more than a race may ask for.
+// More than 15 messages in a round have to be asked for.
 TEST(Candidates, have_no_core_with_more_messages_than_are_taken_unasked) {
   for (const Choice& choice : candidates(allreduce_of(8, Agreement::identical), nodes_of(128),
                                          untuned(machine_preset("fdr")), 12)) {
@@ -546,7 +546,7 @@ TEST(Candidates, have_no_core_with_more_messages_than_are_taken_unasked) {
   }
 }
 
-// A schedule that folds sends other lengths in another order of its rounds.
+// The lengths of its messages depend on the order of its rounds.
 TEST(Candidates, have_the_opposite_order_of_rounds) {
   const std::vector<Choice> found = candidates(allreduce_of(1024, Agreement::reproducible),
                                                nodes_of(2, 8), untuned(machine_preset("ndr")), 5);
