@@ -1,5 +1,5 @@
-// What is beside a choice: the same schedule with other messages in each round, or with another
-// tree.  Prices hardly tell these from each other, so races do.
+// This finds what is beside a choice: the same schedule with other messages in each round, or with
+// another tree.  Prices hardly tell these from each other, so races do.
 #pragma once
 
 #include <cstddef>

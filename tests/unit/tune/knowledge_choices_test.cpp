@@ -466,15 +466,18 @@ TEST(Candidates, are_different_schedules_of_one_family) {
   EXPECT_EQ(rounds.size(), 4u);
 }
 
+bool has(const std::vector<Choice>& choices, const std::string& name) {
+  return std::any_of(choices.begin(), choices.end(),
+                     [&](const Choice& choice) { return choice.name() == name; });
+}
+
 // The price of 3,3 among these 17 nodes is a quarter more than it takes, and it is the fastest.
 TEST(Candidates, beside_a_choice_are_those_of_the_least_times) {
   const Knowledge hdr = untuned(machine_preset("hdr"));
   const std::string fastest = "8 lanes, recursive_multiplying with 3,3 a round across";
   const std::vector<Choice> found = candidates(allreduce_of(4096, Agreement::identical),
                                                nodes_of(17, 8), hdr, 4, messages_of_race_max);
-  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Choice& choice) {
-    return choice.name() == fastest;
-  })) << found.front().name();
+  EXPECT_TRUE(has(found, fastest)) << found.front().name();
 }
 
 // Shapes of lanes in turns have prices that are closer to each other than to what they take, and so
@@ -531,9 +534,8 @@ TEST(Candidates, have_trees_of_other_latencies_on_both_sides) {
 TEST(Candidates, have_cores_of_two_rounds) {
   const std::vector<Choice> found = candidates(allreduce_of(4096, Agreement::identical),
                                                nodes_of(13, 4), untuned(machine_preset("edr")), 5);
-  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Choice& choice) {
-    return choice.name() == "4 lanes, recursive_multiplying with 3,2 a round across";
-  })) << found.front().name();
+  EXPECT_TRUE(has(found, "4 lanes, recursive_multiplying with 3,2 a round across"))
+      << found.front().name();
 }
 
 // More than 15 messages in a round have to be asked for.
@@ -550,9 +552,7 @@ TEST(Candidates, have_no_core_with_more_messages_than_are_taken_unasked) {
 TEST(Candidates, have_the_opposite_order_of_rounds) {
   const std::vector<Choice> found = candidates(allreduce_of(1024, Agreement::reproducible),
                                                nodes_of(2, 8), untuned(machine_preset("ndr")), 5);
-  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Choice& choice) {
-    return choice.name() == "canonical_dissemination with 5,2 a round";
-  })) << found.front().name();
+  EXPECT_TRUE(has(found, "canonical_dissemination with 5,2 a round")) << found.front().name();
 }
 
 // A race picks what is fastest of its racers, and so decides about connections, too.
