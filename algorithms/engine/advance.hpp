@@ -183,7 +183,8 @@ inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at)
 
 /// Arrival order.  The message that is awaited next has not arrived, but one that is combined into
 /// the same register and part right after it may have.  If so, the two messages change places, and
-/// the arrived one is taken.  The changed order stays, so the next call begins with it.
+/// the arrived one is taken.  The changed order stays, so the next call begins with it.  References
+/// and payloads do not change places: they are combined by other steps.
 template <class F, class C>
 requires Fabric<F, C>
 bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexcept {
@@ -192,7 +193,8 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
   if (!joins_one_message(steps, here)) return false;
   for (std::size_t there = here + 2;
        joins_one_message(steps, there) && steps[there + 1].into == steps[here + 1].into &&
-       steps[there + 1].part == steps[here + 1].part;
+       steps[there + 1].part == steps[here + 1].part &&
+       steps[there].by_reference == steps[here].by_reference;
        there += 2) {
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);

@@ -95,20 +95,53 @@ std::vector<plan::PerRound> usual_cores(const Choice& choice) {
   return cores;
 }
 
+/// Vectors that differ from one by a message in one round, or have two rounds for one of it, the
+/// first of which has one message, or a round of one message more.  Of many rounds, the last one
+/// alone is looked at.
+std::vector<plan::PerRound> close_vectors(const plan::PerRound& vector) {
+  constexpr std::size_t every_round_max = 4;
+  std::vector<plan::PerRound> close;
+  for (std::size_t i = vector.size() > every_round_max ? vector.size() - 1 : 0; i < vector.size();
+       ++i) {
+    const std::uint32_t messages = vector[i];
+    const auto at = [i](plan::PerRound& one) {
+      return one.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    plan::PerRound fewer = vector, more = vector, split = vector;
+    if (--fewer[i] == 0) fewer.erase(at(fewer));
+    if (!fewer.empty()) close.push_back(std::move(fewer));
+    ++more[i];
+    close.push_back(std::move(more));
+    if (messages < 2) continue;
+    split[i] = (messages + 2) / 2 - 1;
+    split.insert(at(split), 1);
+    close.push_back(std::move(split));
+  }
+  close.push_back(vector);
+  close.back().push_back(1);
+  return close;
+}
+
 std::uint32_t latency_of(const Choice& choice) {
   return choice.variant().fans.across_by.latency;
 }
 
-/// Calls add(name) with those of Fibonacci trees of latencies near that of a choice.  Its latency
-/// is a quotient of two parameters of the network, so it is off by what both are.
+/// Calls add(name) with those of Fibonacci trees of latencies near that of a choice, and of some
+/// far from it.  Its latency is a quotient of two parameters of the network, so it is off by what
+/// both are; and where messages hardly keep a rank busy, trees that are nearly flat may take less
+/// than any between.
 template <class F>
-void add_near_latencies(const Choice& choice, F&& add) {
+void add_latencies(const Choice& choice, F&& add) {
   constexpr std::uint32_t share = 4, reach_max = 4;
   const std::uint32_t latency = latency_of(choice);
   const std::uint32_t reach = std::clamp(latency / share, 1u, reach_max);
   for (std::uint32_t near = 1; near <= plan::latency_max; ++near)
     if (near != latency && near + reach >= latency && near <= latency + reach)
       add(name_with_latency(choice, near));
+  const std::uint32_t nodes = choice.query().topology.node_count();
+  for (const std::uint32_t far : {nodes / 4, nodes / 2, nodes / 4 * 3, nodes - 2})
+    if (far > 0 && far <= plan::latency_max && (far + reach < latency || far > latency + reach))
+      add(name_with_latency(choice, far));
 }
 
 }  // namespace
@@ -125,28 +158,16 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
   if (has_vector(choice)) {
     found = with_uniform_vectors(choice, request, topology, knowledge);
     const plan::PerRound& vector = innermost(choice).variant().per_round;
-    const std::uint32_t last = vector.back();
-    for (const std::uint32_t entry : {last - 1, last + 1}) {
-      plan::PerRound close = vector;
-      close.back() = entry;
-      if (entry == 0) close.pop_back();
-      if (!close.empty()) add(name_with_vector(choice, close));
-    }
+    for (const plan::PerRound& close : close_vectors(vector)) add(name_with_vector(choice, close));
     plan::PerRound reversed(vector.rbegin(), vector.rend());
     if (reversed != vector) add(name_with_vector(choice, reversed));
-    if (last > 1) {  // the last round in two, the first of which has one message
-      plan::PerRound split = vector;
-      split.back() = 1;
-      split.push_back((last + 2) / 2 - 1);
-      add(name_with_vector(choice, split));
-    }
     if (innermost(choice).row().takes == PerRoundIs::core)
       for (const plan::PerRound& core : usual_cores(innermost(choice)))
         if (std::accumulate(core.begin(), core.end(), 0u) <= request.partners_max)
           add(name_with_vector(choice, core));
   }
   if (has_latency(choice)) {
-    add_near_latencies(choice, add);
+    add_latencies(choice, add);
     std::set<Trees> trees{trees_of(choice)};
     std::erase_if(found,
                   [&](const Choice& other) { return !trees.insert(trees_of(other)).second; });

@@ -40,9 +40,10 @@ Trees trees_of(const Choice& choice);
 /// its share of 2 messages_max.
 std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max);
 
-/// At most three choices beside one, the fastest: with one message more or less in the last round,
-/// that round in two, the opposite order, n messages in each round (of cores also in the first of
-/// two), or a near latency.  Of latencies, one below and one above come first.
+/// At most three choices beside one, the fastest: with one message more or less in a round, or that
+/// round in two (of more than four rounds, in the last), a round more, the opposite order, n
+/// messages in each round (of cores also in the first of two), a near latency, or that of a tree
+/// that is more or less flat.  Of latencies, one below and one above come first.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t messages_max);

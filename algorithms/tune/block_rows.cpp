@@ -141,7 +141,7 @@ std::vector<Variant> vectors_across(const Query& query) {
     // More messages a round are variants where events price them, within the limit of partners.
     const bool is_priced = has_blocks_time(
         {.node_count = node_count, .ranks_per_node = query.topology.largest_node()});
-    for (std::uint32_t n = 2; is_priced && !is_direct(query) && n <= 5; ++n) {
+    for (std::uint32_t n = 2; is_priced && !is_direct(query) && n <= 7; ++n) {
       plan::PerRound vector = plan::uniform(node_count, n);
       if (has_few_partners(query, vector)) add(std::move(vector));
     }

@@ -653,25 +653,44 @@ constexpr std::size_t zero_copy_lanes_bytes_min = 1u << 20;
 /// work at the same time (by the recurrence of plan/cost/makespan.hpp).
 constexpr std::uint16_t zero_copy_lanes_pieces_min = 4;
 
-/// Where reduces without copies of sources were measured to be faster (docs/performance.md): of two
-/// ranks that have a CPU each, and of 4 to 8 that share CPUs.  Of more ranks with a CPU each, the
-/// root would copy nearly all of the payload, while ranks of a tree combine beside each other.
+/// Where reduces without copies of sources were measured to be faster (docs/performance.md).  In a
+/// single node: of two ranks that have a CPU each, and of 4 to 8 that share CPUs.  Of more ranks
+/// with a CPU each, the root would copy nearly all of the payload, while ranks of a tree combine
+/// beside each other.  For the same reason, over several nodes only where ranks share CPUs.
 constexpr std::size_t zero_copy_reduce_bytes_min = 1u << 20;
 constexpr std::size_t zero_copy_reduce_bytes_min_by_turns = 512u << 10;
-bool is_of_zero_copy_reduces(const Topology& topology, std::size_t bytes) {
+bool is_of_zero_copy_reduces_in_node(const Topology& topology, std::size_t bytes) {
   const std::uint32_t rank_count = topology.rank_count;
-  if (!topology.is_one_node()) return false;
   return topology.shares_cpus
              ? rank_count >= 4 && rank_count <= 8 && bytes >= zero_copy_reduce_bytes_min_by_turns
              : rank_count == 2 && bytes >= zero_copy_reduce_bytes_min;
 }
 
-/// Whether the registers for what goes across keep to their budget.
-bool has_room_across(const Query& query, const plan::ZeroCopyLanes& shape, std::size_t part_bytes) {
+/// Whether the registers for so many messages across keep to their budget: a slot and a partial for
+/// each, and two copies of both.
+bool has_room_across(std::size_t messages, std::size_t part_bytes) {
   constexpr std::size_t line = 64;
-  const std::size_t messages =
-      (query.topology.node_count() - std::size_t{1}) * std::size_t{shape.pieces};
   return 4 * messages * (part_bytes + 2 * line) <= plan_registers_bytes;
+}
+
+/// Whether few ranks of a node would work for many, or too many nodes would meet.
+bool suits_lanes_without_copies(const Topology& topology) {
+  return topology.has_shared_nodes() && topology.node_count() <= zero_copy_nodes_max &&
+         topology.largest_node() <= 2 * topology.smallest_node();
+}
+
+bool is_of_zero_copy_reduces_across(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  if (request.bytes() < zero_copy_reduce_bytes_min_by_turns || !query.topology.shares_cpus ||
+      query.topology.caches_are_apart || request.across != Across::automatic ||
+      !suits_lanes_without_copies(query.topology))
+    return false;
+  const plan::ZeroCopyReduce shape = zero_copy_reduce_of(query);
+  const std::size_t parts = plan::zero_copy_parts(shape);
+  const std::size_t part_bytes =
+      (request.element_count + parts - 1) / parts * request.reduction.element_bytes;
+  return shape.pieces >= zero_copy_lanes_pieces_min && part_bytes <= zero_copy_part_bytes_max &&
+         has_room_across(shape.pieces, part_bytes);
 }
 
 }  // namespace
@@ -683,9 +702,7 @@ bool suits_zero_copy_in_nodes(const Query& query) {
       request.bytes() < zero_copy_lanes_bytes_min || request.is_asked_for() ||
       request.across != Across::automatic || request.shares_target || request.is_undivided ||
       !may_swap_operands(request) || is_reproducible_in_bits(request) ||
-      topology.node_count() > zero_copy_nodes_max ||
-      topology.node_count() - 1 > request.partners_max ||
-      topology.largest_node() > 2 * topology.smallest_node())  // few ranks would work for many
+      topology.node_count() - 1 > request.partners_max || !suits_lanes_without_copies(topology))
     return false;
   const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
   const std::size_t parts = plan::zero_copy_parts(shape);
@@ -694,7 +711,8 @@ bool suits_zero_copy_in_nodes(const Query& query) {
     return false;
   const std::size_t part_bytes =
       (request.element_count + parts - 1) / parts * request.reduction.element_bytes;
-  return part_bytes <= zero_copy_part_bytes_max && has_room_across(query, shape, part_bytes);
+  const std::size_t messages = (topology.node_count() - std::size_t{1}) * shape.pieces;
+  return part_bytes <= zero_copy_part_bytes_max && has_room_across(messages, part_bytes);
 }
 
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query) {
@@ -719,25 +737,35 @@ std::string why_copied_from_segments(const Query& query) {
 }
 
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query) {
-  constexpr std::size_t turns_max = 8;  // 16 take as long (measured)
-  const std::uint32_t rank_count = query.topology.rank_count;
-  const std::size_t turns = query.request.bytes() / (chunk_bytes_of_reduce * rank_count);
+  constexpr std::size_t pieces_in_node_max = 8;  // 16 take as long (measured)
+  constexpr std::size_t piece_bytes_across = 32u << 10;
+  const Topology& topology = query.topology;
+  const bool is_one_node = topology.is_one_node();
+  const std::size_t lane_bytes = query.request.bytes() / topology.smallest_node();
+  const std::size_t pieces =
+      lane_bytes / (is_one_node ? chunk_bytes_of_reduce : piece_bytes_across);
+  const std::size_t pieces_max = is_one_node ? pieces_in_node_max : incoming_of_lane_max;
   return {.root = query.request.root,
-          .rank_count = rank_count,
-          .turns = static_cast<std::uint16_t>(std::clamp<std::size_t>(turns, 1, turns_max))};
+          .rank_count = topology.rank_count,
+          .node_of = topology.node_of,
+          .pieces = static_cast<std::uint16_t>(std::clamp<std::size_t>(pieces, 1, pieces_max))};
 }
 
 bool is_zero_copy_reduce(const Query& query) {
   const CollectiveRequest& request = query.request;
   const std::uint32_t participants = request.participant_count;
-  if (request.collective != Collective::reduce ||
-      !is_of_zero_copy_reduces(query.topology, request.bytes()) ||
-      // An element is not divided, and a rank has room for one of each turn.
-      request.reduction.element_bytes > chunk_bytes_of_reduce || request.tree != Tree::automatic ||
+  if (request.collective != Collective::reduce || request.tree != Tree::automatic ||
       !request.per_round_by_default.empty() ||
       (participants != 0 && participants < query.topology.rank_count) ||
       !request.reduction.properties.commutative || is_reproducible_in_bits(request))
     return false;
+  const bool is_suited =
+      query.topology.is_one_node()
+          // An element is not divided, and a rank has room for one of each piece.
+          ? request.reduction.element_bytes <= chunk_bytes_of_reduce &&
+                is_of_zero_copy_reduces_in_node(query.topology, request.bytes())
+          : is_of_zero_copy_reduces_across(query);
+  if (!is_suited) return false;
   const plan::ZeroCopyReduce shape = zero_copy_reduce_of(query);
   return plan::is_zero_copy_reduce(shape) && plan::zero_copy_parts(shape) <= request.element_count;
 }

@@ -30,10 +30,10 @@ std::string why_copied_from_segments(const Query& query);
 /// The lanes of that allreduce.
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query);
 
-/// Whether the payload of a reduce stays in the sources of all ranks of a node until it is
-/// combined.
+/// Whether the payload of a reduce stays in the sources of all ranks, if these lie in segments,
+/// until it is combined.
 bool is_zero_copy_reduce(const Query& query);
-/// The turns of that reduce.
+/// The pieces of that reduce.
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query);
 
 /// Why the ranks of a node cannot have one target; empty: they can.

@@ -487,8 +487,8 @@ constexpr Row table[] = {
          [](const Query& query) {
            return std::string(query.request.zero_copy && is_zero_copy_reduce(query)
                                   ? ""
-                                  : "the sources of a single node are not all in segments, or the "
-                                    "payload does not suit it");
+                                  : "the sources are not all in segments, or the payload does not "
+                                    "suit it");
          },
      .cost = [](const Query&, const Variant&) { return Picoseconds{0}; },  // measured: the faster
      .build = [](const Query& query, const Variant&,

@@ -1,12 +1,13 @@
-// Promise: zero-copy broadcasts and allgathers, allreduces of ranks that share nodes, and reduces
-// of ranks of a node, are right for every shape of nodes, every placement and root; nobody writes a
-// buffer, or ends a call, while a peer or the network may use it; no payload needs a register, but
-// for those that an allreduce combines across nodes and a reduce for its root; no more messages are
-// on their way than the plan says.
+// Promise: zero-copy broadcasts and allgathers, and allreduces and reduces of ranks that share
+// nodes, are right for every shape of nodes, every placement and root; nobody writes a buffer, or
+// ends a call, while a peer or the network may use it; no payload needs a register, but for those
+// that an allreduce combines across nodes, and a reduce for its root and across; no more messages
+// are on their way than the plan says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,11 +69,14 @@ std::vector<Plan> allreduces(const NodeOf& node_of, std::uint16_t pieces) {
   return plans;
 }
 
-std::vector<Plan> reduces(std::uint32_t ranks, Rank root, std::uint16_t turns) {
+std::vector<Plan> reduces(const NodeOf& node_of, Rank root, std::uint16_t pieces) {
+  const ZeroCopyReduce shape{.root = root,
+                             .rank_count = static_cast<std::uint32_t>(node_of.size()),
+                             .node_of = node_of,
+                             .pieces = pieces};
   std::vector<Plan> plans;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank)
-    plans.push_back(
-        zero_copy_reduce(Rank{rank}, {.root = root, .rank_count = ranks, .turns = turns}));
+  for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+    plans.push_back(zero_copy_reduce(Rank{rank}, shape));
   return plans;
 }
 
@@ -166,8 +170,8 @@ TEST(ZeroCopy, allreduces_are_right_for_every_shape) {
               << node_of.size() << " ranks, " << pieces << " pieces";
           if (node_count_of(node_of, 0) == 1) expect_no_payload_in_registers(plans);
           EXPECT_EQ(plans[0].parts,
-                    zero_copy_parts(
-                        {.rank_count = plans[0].rank_count, .node_of = node_of, .pieces = pieces}));
+                    zero_copy_parts(ZeroCopyLanes{
+                        .rank_count = plans[0].rank_count, .node_of = node_of, .pieces = pieces}));
         }
       },
       Shapes::of_shared_nodes);
@@ -189,42 +193,73 @@ TEST(ZeroCopy, allreduces_do_not_keep_rank_order) {
   EXPECT_NE(first_violation(allreduces(in_blocks({3}), 1), Promise::rank_order), std::nullopt);
 }
 
-TEST(ZeroCopy, reduces_are_right_for_every_root) {
-  for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
-    for (std::uint32_t root = 0; root < ranks; ++root)
-      for (const std::uint16_t turns : {std::uint16_t{1}, std::uint16_t{4}}) {
-        const std::vector<Plan> plans = reduces(ranks, Rank{root}, turns);
-        ASSERT_EQ(first_violation(plans, Promise::each_once, Rank{root}), std::nullopt)
-            << ranks << " ranks, root " << root << ", " << turns << " turns";
-        for (const Plan& plan : plans) {
-          EXPECT_EQ(plan.parts, ranks * turns);
-          EXPECT_TRUE(has_no_registers(plan));
-          EXPECT_EQ(plan.partial_count, index_of(plan.self) == root ? 0u : turns);
-          EXPECT_FALSE(exposes_target(plan));
-        }
-      }
+TEST(ZeroCopy, reduces_are_right_for_every_shape_and_root) {
+  for_every_shape(
+      test::samples_divisor == 1 ? 8 : 5,
+      [](const NodeOf& node_of) {
+        const NodeCounts counts =
+            counts_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of);
+        for (std::uint32_t root = 0; root < node_of.size(); ++root)
+          for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{4}}) {
+            const std::vector<Plan> plans = reduces(node_of, Rank{root}, pieces);
+            ASSERT_EQ(first_violation(plans, Promise::each_once, Rank{root}), std::nullopt)
+                << node_of.size() << " ranks, root " << root << ", " << pieces << " pieces";
+            for (const Plan& plan : plans) {
+              EXPECT_EQ(plan.parts, counts.smallest * pieces);
+              EXPECT_EQ(has_no_registers(plan), counts.nodes == 1);
+              EXPECT_LE(plan.partial_count, index_of(plan.self) == root ? 0u : pieces);
+              EXPECT_FALSE(exposes_target(plan));
+            }
+          }
+      },
+      Shapes::of_shared_nodes);
 }
 
 TEST(ZeroCopy, reduces_write_nothing_that_is_in_use) {
-  for (std::uint32_t ranks = 2; ranks <= 6; ++ranks)
-    for (std::uint32_t root = 0; root < ranks; ++root)
-      for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
-        ASSERT_EQ(HappensBefore(reduces(ranks, Rank{root}, 2), calls, 2, buffers).race(),
-                  std::nullopt)
-            << ranks << " ranks, root " << root;
+  for_every_shape(
+      6,
+      [](const NodeOf& node_of) {
+        for (std::uint32_t root = 0; root < node_of.size(); ++root)
+          for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
+            ASSERT_EQ(HappensBefore(reduces(node_of, Rank{root}, 2), calls, 2, buffers).race(),
+                      std::nullopt)
+                << node_of.size() << " ranks, root " << root;
+      },
+      Shapes::of_shared_nodes);
+}
+
+// A chain: however many nodes there are, a rank meets two others across, and its node's.
+TEST(ZeroCopy, reduces_connect_a_rank_with_its_neighbours_along_the_chain) {
+  const NodeOf node_of = in_blocks({2, 2, 2, 2, 2, 2});
+  for (const Plan& plan : reduces(node_of, Rank{5}, 3)) {
+    std::set<Rank> partners;
+    for (const Step& step : plan.steps)
+      if (step.peer != no_rank) partners.insert(step.peer);
+    EXPECT_LE(partners.size(), 3u);
+  }
 }
 
 TEST(ZeroCopy, reduces_of_more_ranks_than_slots_suffice_for_are_known) {
-  EXPECT_TRUE(is_zero_copy_reduce({.rank_count = 2, .turns = 1}));
-  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 1, .turns = 1}));
-  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 2, .turns = 0}));
-  EXPECT_TRUE(is_zero_copy_reduce({.rank_count = 2'000, .turns = 8}));
-  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 2'048, .turns = 8}));
-  EXPECT_EQ(zero_copy_parts({.rank_count = 3, .turns = 8}), 24u);
+  const auto is_possible = [](const std::vector<std::uint32_t>& nodes, std::uint16_t pieces) {
+    const NodeOf node_of = in_blocks(nodes);
+    return is_zero_copy_reduce({.rank_count = static_cast<std::uint32_t>(node_of.size()),
+                                .node_of = node_of,
+                                .pieces = pieces});
+  };
+  EXPECT_TRUE(is_possible({2}, 1));
+  EXPECT_FALSE(is_possible({1}, 1));
+  EXPECT_FALSE(is_possible({1, 1}, 1));
+  EXPECT_FALSE(is_possible({2}, 0));
+  EXPECT_TRUE(is_possible({1'900}, 8));
+  EXPECT_FALSE(is_possible({2'048}, 8));
+  EXPECT_TRUE(is_possible({1'900, 1'900}, 8));
+  const NodeOf three = in_blocks({3});
+  EXPECT_EQ(zero_copy_parts(ZeroCopyReduce{.rank_count = 3, .node_of = three, .pieces = 8}), 24u);
 }
 
 TEST(ZeroCopy, reduces_do_not_keep_rank_order) {
-  EXPECT_NE(first_violation(reduces(3, Rank{0}, 1), Promise::rank_order, Rank{0}), std::nullopt);
+  EXPECT_NE(first_violation(reduces(in_blocks({3}), Rank{0}, 1), Promise::rank_order, Rank{0}),
+            std::nullopt);
 }
 
 // Rank 0, whose messages are counted, is alone on its node: others of a node take no receives.
@@ -235,6 +270,9 @@ TEST(ZeroCopy, no_more_messages_are_on_their_way_than_the_plans_say) {
       EXPECT_LE(test::most_on_their_way(allgathers(node_of, pieces), calls), pieces + 2u);
       if (node_count_of(node_of, 0) < node_of.size()) {
         EXPECT_LE(test::most_on_their_way(allreduces(node_of, pieces), calls), 2u * pieces);
+        for (std::uint32_t root = 0; root < node_of.size(); ++root)
+          EXPECT_LE(test::most_on_their_way(reduces(node_of, Rank{root}, pieces), calls),
+                    std::max<std::uint32_t>(pieces, 2));
       }
       const auto last = static_cast<std::uint32_t>(node_of.size() - 1);
       EXPECT_LE(
@@ -309,21 +347,28 @@ TEST(ZeroCopy, an_allreduce_that_leaves_something_out_is_seen) {
 }
 
 TEST(ZeroCopy, a_reduce_that_leaves_something_out_is_seen) {
-  const auto race_without = [](auto&& is_left_out) {
-    return HappensBefore(without(reduces(3, Rank{1}, 2), is_left_out), calls, 2).race();
-  };
-  // Others end their calls while their sources are read, or what they have combined.
-  EXPECT_NE(race_without(is_acknowledgement), std::nullopt);
-  // The root copies what may not have been combined yet into what may still be read as a source.
-  EXPECT_NE(race_without([](const Step& step) {
-              return step.action == Action::await && step.by_reference && step.round > 0;
-            }),
-            std::nullopt);
-  // The root acknowledges before it has copied.
-  std::vector<Plan> hasty = reduces(3, Rank{1}, 2);
-  std::stable_partition(hasty[1].steps.begin(), hasty[1].steps.end(),
-                        [](const Step& step) { return step.action != Action::copy; });
-  EXPECT_NE(HappensBefore(hasty, calls, 2).race(), std::nullopt);
+  for (const NodeOf& node_of : {in_blocks({3}), in_blocks({2, 2}), in_blocks({1, 2})}) {
+    const auto race_without = [&](auto&& is_left_out) {
+      return HappensBefore(without(reduces(node_of, Rank{1}, 2), is_left_out), calls, 2).race();
+    };
+    // Others end their calls while their sources are read, or what they have combined.
+    EXPECT_NE(race_without(is_acknowledgement), std::nullopt);
+    // The root copies what may not have been combined yet into what may still be read as a source.
+    const bool copies = node_of != in_blocks({1, 2});
+    EXPECT_EQ(race_without([](const Step& step) {
+                return step.action == Action::await && step.by_reference && step.round > 0;
+              }).has_value(),
+              copies);
+    // The root acknowledges before it has copied.
+    std::vector<Plan> hasty = reduces(node_of, Rank{1}, 2);
+    std::stable_partition(hasty[1].steps.begin(), hasty[1].steps.end(),
+                          [](const Step& step) { return step.action != Action::copy; });
+    EXPECT_EQ(HappensBefore(hasty, calls, 2).race().has_value(), copies);
+  }
+  // A source that is sent is awaited at its end.
+  const std::vector<Plan> sent = without(reduces(in_blocks({2, 1}), Rank{0}, 1), awaits_sent);
+  EXPECT_EQ(first_violation(sent, Promise::each_once, Rank{0}),
+            "rank 2: ends while its source may be on its way");
 }
 
 TEST(ZeroCopy, what_grows_has_to_be_there) {

@@ -362,12 +362,12 @@ TEST(ZeroCopy, allreduces_agree_in_all_bits) {
 /// Sources take turns; the target is ordinary memory, or in place, and that of the root alone.
 /// Reduces of more than two ranks are without copies where these share CPUs, and of two where each
 /// has its own.
-int call_reduces(Exchange& exchange, std::uint32_t count, Rank root, std::size_t elements,
+int call_reduces(Exchange& exchange, const Nodes& nodes, Rank root, std::size_t elements,
                  const Reduction& reduction) {
-  if (count > 2) share_one_cpu();
-  Context context(options_for(exchange, {count, {count}}, 32u << 20));
+  if (nodes.rank_count > 2) share_one_cpu();
+  Context context(options_for(exchange, nodes, 32u << 20));
   Communicator ranks(context, exchange);
-  const std::uint32_t self = index_of(ranks.rank());
+  const std::uint32_t self = index_of(ranks.rank()), count = ranks.rank_count();
   const bool is_root = ranks.rank() == root;
   const Segment segment = ranks.allocate((2 * elements + 64) * sizeof(std::uint64_t));
   const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
@@ -399,23 +399,40 @@ int call_reduces(Exchange& exchange, std::uint32_t count, Rank root, std::size_t
   return 0;
 }
 
+struct ReduceCase {
+  Nodes nodes;
+  std::uint32_t root;
+  std::size_t elements;
+};
+
 TEST(ZeroCopy, reduces_give_what_others_give) {
-  // In one chunk and in several.
-  for (const auto& [count, root, elements] :
-       {std::tuple{2u, 0u, 131'072u}, {2u, 1u, 400'003u}, {4u, 1u, 200'003u}, {5u, 4u, 65'536u}}) {
-    if (count == 2 && detail::allowed_cpus().count() < 2) continue;
-    const auto results = launch({.rank_count = count}, [&, ranks = count, of = Rank{root},
-                                                        each = elements](Exchange& exchange) {
-      return call_reduces(exchange, ranks, of, each,
+  // In a node in one chunk and in several; with nodes of one rank at the end of the chain of nodes,
+  // within it, and for the root.
+  const std::vector<ReduceCase> cases = test::all_or_sanitized<ReduceCase>(
+      {{{2, {2}}, 0, 131'072},
+       {{2, {2}}, 1, 400'003},
+       {{4, {4}}, 1, 200'003},
+       {{5, {5}}, 4, 65'536},
+       {{4, {2}}, 1, 131'072},
+       {{6, {2}, Placement::cyclic}, 2, 200'003},
+       {{5, {2, 1}}, 0, 131'072},
+       {{5, {2, 1}}, 2, 131'072},
+       {{5, {2, 3}}, 4, 200'003}},
+      {{{2, {2}}, 1, 400'003}, {{4, {4}}, 1, 200'003}, {{5, {2, 1}}, 3, 65'536}});
+  for (const ReduceCase& one : cases) {
+    if (one.nodes.rank_count == 2 && detail::allowed_cpus().count() < 2) continue;
+    const auto results = launch({.rank_count = one.nodes.rank_count}, [&](Exchange& exchange) {
+      return call_reduces(exchange, one.nodes, Rank{one.root}, one.elements,
                           built_in_reduction(BuiltIn::sum, ElementType::uint64));
     });
-    EXPECT_EQ(codes_of(results), std::vector<int>(count)) << count << " ranks, root " << root;
+    EXPECT_EQ(codes_of(results), std::vector<int>(one.nodes.rank_count))
+        << one.nodes.text() << ", root " << one.root << ", " << one.elements << " elements";
   }
 }
 
 TEST(ZeroCopy, reduces_with_a_users_operator_give_what_others_give) {
   const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
-    return call_reduces(exchange, 4, Rank{2}, 100'003,
+    return call_reduces(exchange, {4, {4}}, Rank{2}, 100'003,
                         elementwise<std::uint64_t, added>({.commutative = true}));
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));

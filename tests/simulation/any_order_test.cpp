@@ -8,6 +8,7 @@
 
 #include "plan/rooted/zero_copy_reduce.hpp"
 #include "simulated_run.hpp"
+#include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 #include "tune/choose.hpp"
 
@@ -111,11 +112,13 @@ Givers givers_of(const plan::Plan& plan, plan::Action action) {
 // The rank whose memory cannot be read is named.
 TEST(AnyOrder, a_step_that_reads_knows_whom_it_reads_from) {
   const test::Job job = test::sum_job();
+  const test::NodeOf node_of = test::in_blocks({5});
   std::uint32_t swaps = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::vector<plan::Plan> plans;
     for (std::uint32_t rank = 0; rank < 5; ++rank)
-      plans.push_back(plan::zero_copy_reduce(Rank{rank}, {.rank_count = 5, .turns = 1}));
+      plans.push_back(
+          plan::zero_copy_reduce(Rank{rank}, {.rank_count = 5, .node_of = node_of, .pieces = 1}));
     const auto planned = slots_of(plans);
     simulation::simulate(plans,
                          {.reduction = job.reduction,

@@ -145,13 +145,16 @@ TEST(Chunks, reduces_by_single_copy_are_right) {
 // What others than the root have combined is read in their partials, which a later chunk writes.
 TEST(Chunks, of_reduces_by_reference_are_right) {
   const test::Job job = test::sum_job();
-  for (const std::uint32_t ranks : {2u, 3u, 5u})
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{2}, {3}, {5}, {2, 2}, {1, 3, 2}, {2, 1}}) {
+    const test::NodeOf node_of = test::in_blocks(sizes);
+    const auto ranks = static_cast<std::uint32_t>(node_of.size());
     for (std::uint32_t root = 0; root < ranks; ++root)
-      for (const std::uint16_t turns : {std::uint16_t{1}, std::uint16_t{3}})
+      for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{3}})
         for (const std::size_t chunks : {std::size_t{1}, std::size_t{2}, std::size_t{5}})
           for (const bool in_place : {false, true}) {
             const plan::ZeroCopyReduce shape{
-                .root = Rank{root}, .rank_count = ranks, .turns = turns};
+                .root = Rank{root}, .rank_count = ranks, .node_of = node_of, .pieces = pieces};
             const std::size_t elements = plan::zero_copy_parts(shape) * 2 * chunks + 1;
             std::vector<plan::Plan> plans;
             std::vector<Bytes> sources;
@@ -165,16 +168,17 @@ TEST(Chunks, of_reduces_by_reference_are_right) {
                                                                      .chunk_count = chunks,
                                                                      .any_order = root % 2 == 0,
                                                                      .in_place = in_place,
-                                                                     .seed = elements + turns},
+                                                                     .seed = elements + pieces},
                                                                     sources);
             for (std::size_t i = 0; i < elements; ++i) {
               std::uint64_t result = 0;
               std::memcpy(&result, targets[root].data() + 8 * i, 8);
               ASSERT_EQ(result, job.expected(ranks, 1, i))
-                  << ranks << " ranks, root " << root << ", " << turns << " turns, " << chunks
+                  << ranks << " ranks, root " << root << ", " << pieces << " pieces, " << chunks
                   << " chunks, element " << i;
             }
           }
+  }
 }
 
 // Contributions are read where they are, and combined with the source or with what has grown of it.

@@ -1,118 +1,220 @@
-// See zero_copy_reduce.hpp.  All slots are lines: references to sources, by the rank that gives
-// them and then by turn; references to results, by the rank that has combined them and then by
-// turn; the acknowledgement.
+// See zero_copy_reduce.hpp.  Here: which register holds what, on a worker.
+//
+//   partials   the pieces of its lane
+//   slots      as many, from the node behind
+//   lines      references to sources, by the rank of the node that gives them and then by piece;
+//              on the root, references to results, by lane and then by piece; acknowledgements, by
+//              lane, and that of the node ahead
+//
+// A rank that is alone on its node and has no node behind it sends from its source.
 #include "plan/rooted/zero_copy_reduce.hpp"
 
 #include <algorithm>
 #include <cassert>
 #include <utility>
 
+#include "plan/core/node_shares.hpp"
+#include "plan/core/nodes.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
 
 namespace tutti::plan {
 namespace {
 
-enum Round : std::uint32_t { given, combined, acknowledged, round_count };
+enum Round : std::uint32_t { given, across, combined, acknowledged, round_count };
 
-std::uint64_t slots_of(const ZeroCopyReduce& shape) {
-  return 2 * std::uint64_t{shape.rank_count} * shape.turns + 1;
-}
+struct Sizes {
+  explicit Sizes(const ZeroCopyReduce& shape)
+      : counts(counts_of_nodes(shape.rank_count, shape.node_of)),
+        parts(std::uint64_t{counts.smallest} * shape.pieces),
+        messages_across(counts.nodes > 1 ? shape.pieces : 0),
+        slots(messages_across + std::uint64_t{counts.largest} * shape.pieces + parts +
+              counts.smallest + 1) {}
+  NodeCounts counts;
+  std::uint64_t parts, messages_across, slots;
+};
 
 class Builder {
  public:
-  Builder(Rank self, const ZeroCopyReduce& shape) : self_(self), shape_(shape) {
+  Builder(Rank self, const ZeroCopyReduce& shape)
+      : sizes_(shape),
+        shares_(shape.rank_count, shape.node_of),
+        self_(self),
+        root_(shape.root),
+        node_(shares_.node_of(self)),
+        behind_(shares_.distance(shares_.node_of(root_), node_)),
+        members_(shares_.members(node_)),
+        lanes_(shares_.smallest()),
+        lane_(lane_of(self)),
+        pieces_(shape.pieces) {
     plan_ = {.self = self, .rank_count = shape.rank_count, .algorithm = "lanes_zero_copy"};
     plan_.all_alike = false;
     plan_.zero_copy = true;
     plan_.flow_control = FlowControl::acknowledged;
-    plan_.parts = static_cast<std::uint16_t>(zero_copy_parts(shape));
-    plan_.partial_count = self == shape.root ? std::uint16_t{0} : shape.turns;
-    plan_.partials_max = shape.turns;
-    plan_.slot_count = plan_.line_slot_count = static_cast<std::uint16_t>(slots_of(shape));
-    plan_.per_round = PerRound(round_count);
-    plan_.per_round[given] = plan_.parts;
-    plan_.per_round[combined] = plan_.parts;
-    plan_.per_round[acknowledged] = shape.rank_count - 1;
+    plan_.parts = static_cast<std::uint16_t>(sizes_.parts);
+    const bool has_partials = has_lane() && self != root_ && !sends_source();
+    plan_.partial_count = has_partials ? pieces_ : std::uint16_t{0};
+    plan_.partials_max = pieces_;
+    plan_.slot_count = static_cast<std::uint16_t>(sizes_.slots);
+    plan_.line_slot_count = static_cast<std::uint16_t>(sizes_.slots - sizes_.messages_across);
+    if (sizes_.messages_across > 0) plan_.incoming_max = std::max<std::uint32_t>(pieces_, 2);
+    plan_.per_round = messages_max();
   }
 
   Plan build() && {
-    for_parts([&](std::uint16_t turn, Rank worker) {
-      if (worker == self_) return;
-      begin(given, turn, worker);
-      steps_.put_reference(worker, slot_of_source(self_, turn), source_register);
-    });
-    for_parts([&](std::uint16_t turn, Rank worker) {
-      begin(given, turn, worker);
-      if (worker == self_)
-        combine(turn);
-      else if (self_ == shape_.root)
-        take(turn, worker);
-    });
+    give();
+    // The root takes a result a piece later where there are several nodes, as it comes from afar.
+    const std::uint32_t ahead = nodes_behind();
+    const std::uint32_t late = self_ == root_ && shares_.node_count() > 1 ? 1 : 0;
+    for (std::uint32_t turn = 0; turn < pieces_ + ahead + late; ++turn) {
+      if (has_lane() && turn < pieces_) combine_over_node(piece(turn));
+      if (has_lane() && turn >= ahead && turn - ahead < pieces_) pass_on(piece(turn - ahead));
+      if (self_ == root_ && turn >= ahead + late) take(piece(turn - ahead - late));
+    }
     acknowledge();
     return std::move(plan_);
   }
 
  private:
-  /// f(turn, rank that combines) for each part, in the order of the parts.
+  static std::uint16_t piece(std::uint32_t number) { return static_cast<std::uint16_t>(number); }
+
+  bool is_of_root() const { return behind_ == 0; }
+  bool has_lane() const { return lane_ < lanes_; }
+  bool is_alone() const { return members_.size() == 1; }
+  std::uint32_t nodes_behind() const { return shares_.node_count() - 1 - behind_; }
+  bool sends_source() const { return is_alone() && !is_of_root() && nodes_behind() == 0; }
+
+  /// Lanes are counted from the root on in its own node, elsewhere from the lowest rank on.
+  std::uint32_t lane_of(Rank rank) const {
+    const std::uint32_t size = static_cast<std::uint32_t>(members_.size());
+    return (shares_.place_of(rank) + size - first_place(node_)) % size;
+  }
+  std::uint32_t first_place(std::uint32_t node) const {
+    return shares_.place_of(shares_.head(node, root_));
+  }
+  Rank worker(std::uint32_t node, std::uint32_t lane) const {
+    const std::span<const Rank> there = shares_.members(node);
+    return there[(first_place(node) + lane) % there.size()];
+  }
+  Rank behind() const { return worker(shares_.ahead(node_, 1), lane_); }
+  Rank ahead() const { return worker(shares_.behind(node_, 1), lane_); }
+
+  /// f(rank) for the other ranks of the node, around.
   template <class F>
-  void for_parts(F&& f) const {
-    for (std::uint16_t turn = 0; turn < shape_.turns; ++turn)
-      for (std::uint32_t ahead = 0; ahead < shape_.rank_count; ++ahead)
-        f(turn, rank_ahead(shape_.root, ahead, shape_.rank_count));
+  void for_others(F&& f) const {
+    for (std::uint32_t i = 1; i < members_.size(); ++i)
+      f(members_[(shares_.place_of(self_) + i) % members_.size()]);
   }
 
-  void begin(Round round, std::uint16_t turn, Rank worker) {
-    const std::uint32_t ahead =
-        (index_of(worker) + shape_.rank_count - index_of(shape_.root)) % shape_.rank_count;
-    steps_.begin_part(static_cast<std::uint16_t>(turn * shape_.rank_count + ahead));
+  void begin(Round round, std::uint32_t lane, std::uint16_t piece) {
+    steps_.begin_part(static_cast<std::uint16_t>(piece * lanes_ + lane));
     steps_.set_round(round);
   }
 
-  std::uint16_t slot_of_source(Rank giver, std::uint16_t turn) const {
-    return static_cast<std::uint16_t>(index_of(giver) * shape_.turns + turn);
+  std::uint16_t slot_of_source(Rank giver, std::uint16_t piece) const {
+    return static_cast<std::uint16_t>(sizes_.messages_across + shares_.place_of(giver) * pieces_ +
+                                      piece);
   }
-  std::uint16_t slot_of_result(Rank worker, std::uint16_t turn) const {
-    return static_cast<std::uint16_t>(shape_.rank_count * shape_.turns +
-                                      slot_of_source(worker, turn));
+  std::uint16_t slot_of_result(std::uint32_t lane, std::uint16_t piece) const {
+    return static_cast<std::uint16_t>(sizes_.messages_across +
+                                      (shares_.largest() + lane) * pieces_ + piece);
   }
-  std::uint16_t slot_of_end() const { return static_cast<std::uint16_t>(plan_.slot_count - 1); }
+  std::uint16_t slot_of_reader(std::uint32_t lane) const {
+    return static_cast<std::uint16_t>(slot_of_result(lanes_, 0) + lane);
+  }
+  std::uint16_t slot_of_end_across() const { return slot_of_reader(lanes_); }
 
-  void combine(std::uint16_t turn) {
-    const bool is_root = self_ == shape_.root;
-    const Register into = is_root ? target_register : partial_register(turn);
+  /// Where this worker combines a piece.
+  Register into(std::uint16_t piece) const {
+    if (self_ == root_) return target_register;
+    return sends_source() ? source_register : partial_register(piece);
+  }
+
+  void give() {
+    for (std::uint16_t piece = 0; piece < pieces_; ++piece)
+      for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
+        if (lane == lane_) continue;
+        begin(given, lane, piece);
+        steps_.put_reference(worker(node_, lane), slot_of_source(self_, piece), source_register);
+      }
+  }
+
+  void combine_over_node(std::uint16_t piece) {
+    begin(given, lane_, piece);
+    if (is_alone() && !sends_source()) steps_.copy(source_register, into(piece));
     bool grows = false;
-    for (std::uint32_t ahead = 1; ahead < shape_.rank_count; ++ahead) {
-      const Rank giver = rank_ahead(self_, ahead, shape_.rank_count);
-      const std::uint16_t slot = slot_of_source(giver, turn);
+    for_others([&](Rank giver) {
+      const std::uint16_t slot = slot_of_source(giver, piece);
       steps_.await_reference(giver, slot);
       if (std::exchange(grows, true))
-        steps_.grow_by_referenced(giver, slot, into);
+        steps_.grow_by_referenced(giver, slot, into(piece));
       else
-        steps_.combine_referenced(giver, slot, into);
-    }
-    if (is_root) return;
-    steps_.set_round(combined);
-    steps_.put_reference(shape_.root, slot_of_result(self_, turn), into);
+        steps_.combine_referenced(giver, slot, into(piece));
+    });
   }
 
-  void take(std::uint16_t turn, Rank worker) {
-    const std::uint16_t slot = slot_of_result(worker, turn);
+  void pass_on(std::uint16_t piece) {
+    begin(across, lane_, piece);
+    if (nodes_behind() > 0) {
+      steps_.await(behind(), piece, 1);
+      steps_.combine(slot_register(piece), into(piece));
+    }
+    if (!is_of_root()) return steps_.put(ahead(), piece, 1, into(piece));
+    if (self_ == root_) return;
     steps_.set_round(combined);
-    steps_.await_reference(worker, slot);
-    steps_.copy_referenced(worker, slot, target_register);
+    steps_.put_reference(root_, slot_of_result(lane_, piece), into(piece));
+  }
+
+  void take(std::uint16_t piece) {
+    for (std::uint32_t lane = 1; lane < lanes_; ++lane) {
+      const std::uint16_t slot = slot_of_result(lane, piece);
+      begin(combined, lane, piece);
+      steps_.await_reference(worker(node_, lane), slot);
+      steps_.copy_referenced(worker(node_, lane), slot, target_register);
+    }
   }
 
   void acknowledge() {
-    steps_.begin_part(0);
-    steps_.set_round(acknowledged);
-    if (self_ != shape_.root) return steps_.await(shape_.root, slot_of_end(), 0);
-    for (std::uint32_t ahead = 1; ahead < shape_.rank_count; ++ahead)
-      steps_.put(rank_ahead(self_, ahead, shape_.rank_count), slot_of_end(), 0);
+    begin(acknowledged, 0, 0);
+    if (has_lane() && nodes_behind() > 0) steps_.put(behind(), slot_of_end_across(), 0);
+    for_others([&](Rank giver) {
+      if (acknowledges(self_, giver)) steps_.put(giver, slot_of_reader(lane_), 0);
+    });
+    for_others([&](Rank reader) {
+      if (acknowledges(reader, self_)) steps_.await(reader, slot_of_reader(lane_of(reader)), 0);
+    });
+    if (!has_lane() || is_of_root()) return;
+    steps_.await(ahead(), slot_of_end_across(), 0);
+    if (sends_source()) steps_.await_sent(ahead());
   }
 
-  Rank self_;
-  ZeroCopyReduce shape_;
+  /// Whether a worker tells another rank of this node that it has read its source.  That of the
+  /// root tells its workers of both: they have told it of results, for which all sources were read.
+  bool acknowledges(Rank reader, Rank giver) const {
+    if (lane_of(reader) >= lanes_) return false;
+    return !is_of_root() || reader == root_ || lane_of(giver) >= lanes_;
+  }
+
+  /// Messages of each round, of the rank that sends or takes most in it.
+  PerRound messages_max() const {
+    const std::uint32_t others = sizes_.counts.largest - 1;
+    PerRound counts(round_count);
+    counts[given] = others * pieces_;
+    counts[across] = static_cast<std::uint32_t>(sizes_.messages_across);
+    counts[combined] = (lanes_ - 1) * pieces_;
+    counts[acknowledged] = others + (shares_.node_count() > 1 ? 1 : 0);
+    return counts;
+  }
+
+  Sizes sizes_;
+  NodeShares shares_;
+  Rank self_, root_;
+  std::uint32_t node_;
+  std::uint32_t behind_;           // how many nodes this one is behind that of the root
+  std::span<const Rank> members_;  // of the own node
+  std::uint32_t lanes_;
+  std::uint32_t lane_;  // of this rank; a rank without one has a number that is no lane
+  std::uint16_t pieces_;
   Plan plan_;
   StepWriter steps_{plan_};
 };
@@ -120,11 +222,12 @@ class Builder {
 }  // namespace
 
 std::uint32_t zero_copy_parts(const ZeroCopyReduce& shape) {
-  return shape.rank_count * shape.turns;
+  return static_cast<std::uint32_t>(Sizes(shape).parts);
 }
 
 bool is_zero_copy_reduce(const ZeroCopyReduce& shape) {
-  return shape.rank_count > 1 && shape.turns > 0 && slots_of(shape) <= slots_max;
+  const Sizes sizes(shape);
+  return sizes.counts.largest > 1 && shape.pieces > 0 && sizes.slots <= slots_max;
 }
 
 Plan zero_copy_reduce(Rank self, const ZeroCopyReduce& shape) {

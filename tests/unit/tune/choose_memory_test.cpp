@@ -280,18 +280,30 @@ TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) 
   EXPECT_FALSE(taken(1, 4));
   EXPECT_FALSE(taken(1, 3, true));
   EXPECT_FALSE(taken(1, 9, true));
-  EXPECT_FALSE(taken(2, 4, true));
+  EXPECT_TRUE(taken(2, 2, true));
+  EXPECT_TRUE(taken(9, 4, true));
+  EXPECT_FALSE(taken(10, 4, true));
+  EXPECT_FALSE(taken(2, 2));
+  EXPECT_FALSE(taken(2, 1, true));
   EXPECT_FALSE(taken(2, 1));
   --asked.element_count;
   EXPECT_FALSE(taken(1, 2));
   asked.element_count = (512u << 10) / 8;
   EXPECT_TRUE(taken(1, 4, true));
   EXPECT_TRUE(taken(1, 8, true));
+  EXPECT_TRUE(taken(2, 4, true));
+  EXPECT_FALSE(taken(2, 8, true));  // a lane has less than four pieces
   --asked.element_count;
   EXPECT_FALSE(taken(1, 4, true));
+  EXPECT_FALSE(taken(2, 4, true));
   asked.element_count = (8u << 20) / 8;
   EXPECT_TRUE(taken(1, 2));
-  const plan::Plan plan = plan::zero_copy_reduce(Rank{0}, {.rank_count = 2, .turns = 8});
+  EXPECT_FALSE(taken(2, 2, true));  // what a worker holds of its lane has no room
+  EXPECT_FALSE(taken(2, 4, true));
+  EXPECT_TRUE(taken(2, 8, true));
+  const std::vector<Node> node = nodes_of(1, 2);
+  const plan::Plan plan =
+      plan::zero_copy_reduce(Rank{0}, {.rank_count = 2, .node_of = node, .pieces = 8});
   EXPECT_EQ(chunk_count(asked.element_count, 8, plan.parts, chunk_bytes_for(plan, true)), 8u);
   EXPECT_EQ(chunk_bytes_for(plan, true, 4096), 4096u);
   EXPECT_EQ(chunk_bytes_for(plan, true, 1u << 20), chunk_bytes_of_reduce);
