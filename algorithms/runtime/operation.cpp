@@ -417,7 +417,8 @@ bool Operation::Implementation::is_in_segments() const noexcept {
   const auto lies_in_segment = [&](const std::byte* buffer) {
     return runtime::registered_segment_with(communicator.context, buffer, asked.bytes()) != nullptr;
   };
-  return lies_in_segment(memory.source) && lies_in_segment(memory.target);
+  const bool target_counts = asked.collective != tune::Collective::reduce;
+  return lies_in_segment(memory.source) && (!target_counts || lies_in_segment(memory.target));
 }
 
 std::string Operation::Implementation::explanation() const {

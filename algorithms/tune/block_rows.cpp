@@ -141,9 +141,17 @@ std::vector<Variant> vectors_across(const Query& query) {
     // More messages a round are variants where events price them, within the limit of partners.
     const bool is_priced = has_blocks_time(
         {.node_count = node_count, .ranks_per_node = query.topology.largest_node()});
-    for (std::uint32_t n = 2; is_priced && !is_direct(query) && n <= 7; ++n) {
-      plan::PerRound vector = plan::uniform(node_count, n);
-      if (has_few_partners(query, vector)) add(std::move(vector));
+    const auto add_priced = [&](plan::PerRound vector) {
+      if (is_priced && has_few_partners(query, vector)) add(std::move(vector));
+    };
+    for (std::uint32_t n = 2; !is_direct(query) && n <= 7; ++n)
+      add_priced(plan::uniform(node_count, n));
+    // Where ranks share a port, also with one message in the last round, which carries half of the
+    // blocks: while it is on its way, ranks store earlier blocks for each other.
+    for (std::uint32_t n = 2; query.topology.has_shared_nodes() && n <= 5; ++n) {
+      plan::PerRound vector = plan::uniform((node_count + 1) / 2, n);
+      vector.push_back(1);
+      add_priced(std::move(vector));
     }
   }
   plan::PerRound vector = vector_across(query);

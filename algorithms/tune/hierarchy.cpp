@@ -666,31 +666,26 @@ bool is_of_zero_copy_reduces_in_node(const Topology& topology, std::size_t bytes
              : rank_count == 2 && bytes >= zero_copy_reduce_bytes_min;
 }
 
-/// Whether the registers for so many messages across keep to their budget: a slot and a partial for
-/// each, and two copies of both.
-bool has_room_across(std::size_t messages, std::size_t part_bytes) {
-  constexpr std::size_t line = 64;
-  return 4 * messages * (part_bytes + 2 * line) <= plan_registers_bytes;
-}
-
-/// Whether few ranks of a node would work for many, or too many nodes would meet.
-bool suits_lanes_without_copies(const Topology& topology) {
-  return topology.has_shared_nodes() && topology.node_count() <= zero_copy_nodes_max &&
-         topology.largest_node() <= 2 * topology.smallest_node();
-}
-
+/// They were also faster over a few nodes of a few ranks each, which share CPUs.  A worker holds no
+/// more of its lane than this, four times, so that several operations fit the default arena.
+constexpr std::uint32_t zero_copy_reduce_nodes_max = 4, zero_copy_reduce_ranks_of_node_max = 4;
+constexpr std::size_t zero_copy_reduce_lane_bytes_max = 1u << 20;
 bool is_of_zero_copy_reduces_across(const Query& query) {
-  const CollectiveRequest& request = query.request;
-  if (request.bytes() < zero_copy_reduce_bytes_min_by_turns || !query.topology.shares_cpus ||
-      query.topology.caches_are_apart || request.across != Across::automatic ||
-      !suits_lanes_without_copies(query.topology))
-    return false;
-  const plan::ZeroCopyReduce shape = zero_copy_reduce_of(query);
-  const std::size_t parts = plan::zero_copy_parts(shape);
-  const std::size_t part_bytes =
-      (request.element_count + parts - 1) / parts * request.reduction.element_bytes;
-  return shape.pieces >= zero_copy_lanes_pieces_min && part_bytes <= zero_copy_part_bytes_max &&
-         has_room_across(shape.pieces, part_bytes);
+  const Topology& topology = query.topology;
+  const std::size_t bytes = query.request.bytes();
+  return topology.shares_cpus && topology.node_count() <= zero_copy_reduce_nodes_max &&
+         topology.largest_node() <= zero_copy_reduce_ranks_of_node_max &&
+         topology.smallest_node() > 1 && bytes >= zero_copy_reduce_bytes_min_by_turns &&
+         bytes <= zero_copy_reduce_lane_bytes_max * topology.smallest_node() &&
+         zero_copy_reduce_of(query).pieces >= zero_copy_lanes_pieces_min;
+}
+
+/// Whether the registers for what goes across keep to their budget.
+bool has_room_across(const Query& query, const plan::ZeroCopyLanes& shape, std::size_t part_bytes) {
+  constexpr std::size_t line = 64;
+  const std::size_t messages =
+      (query.topology.node_count() - std::size_t{1}) * std::size_t{shape.pieces};
+  return 4 * messages * (part_bytes + 2 * line) <= plan_registers_bytes;
 }
 
 }  // namespace
@@ -702,7 +697,9 @@ bool suits_zero_copy_in_nodes(const Query& query) {
       request.bytes() < zero_copy_lanes_bytes_min || request.is_asked_for() ||
       request.across != Across::automatic || request.shares_target || request.is_undivided ||
       !may_swap_operands(request) || is_reproducible_in_bits(request) ||
-      topology.node_count() - 1 > request.partners_max || !suits_lanes_without_copies(topology))
+      topology.node_count() > zero_copy_nodes_max ||
+      topology.node_count() - 1 > request.partners_max ||
+      topology.largest_node() > 2 * topology.smallest_node())  // few ranks would work for many
     return false;
   const plan::ZeroCopyLanes shape = zero_copy_lanes_of(query);
   const std::size_t parts = plan::zero_copy_parts(shape);
@@ -711,8 +708,7 @@ bool suits_zero_copy_in_nodes(const Query& query) {
     return false;
   const std::size_t part_bytes =
       (request.element_count + parts - 1) / parts * request.reduction.element_bytes;
-  const std::size_t messages = (topology.node_count() - std::size_t{1}) * shape.pieces;
-  return part_bytes <= zero_copy_part_bytes_max && has_room_across(messages, part_bytes);
+  return part_bytes <= zero_copy_part_bytes_max && has_room_across(query, shape, part_bytes);
 }
 
 plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query) {
@@ -730,7 +726,11 @@ bool is_zero_copy_in_nodes(const Query& query) {
 }
 
 std::string why_copied_from_segments(const Query& query) {
-  return query.topology.caches_are_apart && suits_zero_copy_in_nodes(query)
+  const bool is_reduce = query.request.collective == Collective::reduce;
+  const bool would_stay = is_reduce
+                              ? suits_zero_copy_reduce(query) && !is_zero_copy_reduce(query)
+                              : query.topology.caches_are_apart && suits_zero_copy_in_nodes(query);
+  return would_stay
              ? "not lanes_zero_copy, although buffers lie in segments: CPUs of a node share no "
                "cache (measured)"
              : "";
@@ -738,20 +738,20 @@ std::string why_copied_from_segments(const Query& query) {
 
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query) {
   constexpr std::size_t pieces_in_node_max = 8;  // 16 take as long (measured)
-  constexpr std::size_t piece_bytes_across = 32u << 10;
+  constexpr std::size_t pieces_across_max = 16, piece_bytes_across = 32u << 10;
   const Topology& topology = query.topology;
   const bool is_one_node = topology.is_one_node();
   const std::size_t lane_bytes = query.request.bytes() / topology.smallest_node();
   const std::size_t pieces =
       lane_bytes / (is_one_node ? chunk_bytes_of_reduce : piece_bytes_across);
-  const std::size_t pieces_max = is_one_node ? pieces_in_node_max : incoming_of_lane_max;
+  const std::size_t pieces_max = is_one_node ? pieces_in_node_max : pieces_across_max;
   return {.root = query.request.root,
           .rank_count = topology.rank_count,
           .node_of = topology.node_of,
           .pieces = static_cast<std::uint16_t>(std::clamp<std::size_t>(pieces, 1, pieces_max))};
 }
 
-bool is_zero_copy_reduce(const Query& query) {
+bool suits_zero_copy_reduce(const Query& query) {
   const CollectiveRequest& request = query.request;
   const std::uint32_t participants = request.participant_count;
   if (request.collective != Collective::reduce || request.tree != Tree::automatic ||
@@ -768,6 +768,11 @@ bool is_zero_copy_reduce(const Query& query) {
   if (!is_suited) return false;
   const plan::ZeroCopyReduce shape = zero_copy_reduce_of(query);
   return plan::is_zero_copy_reduce(shape) && plan::zero_copy_parts(shape) <= request.element_count;
+}
+
+bool is_zero_copy_reduce(const Query& query) {
+  const bool is_across = !query.topology.is_one_node();
+  return suits_zero_copy_reduce(query) && !(is_across && query.topology.caches_are_apart);
 }
 
 bool may_be_zero_copy(const CollectiveRequest& request, const Topology& topology) {

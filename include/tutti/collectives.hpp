@@ -272,7 +272,8 @@ struct ReduceArguments {
 /// The operation is one-way like broadcast(): a sender can be two calls ahead of its receiver. With
 /// two ranks that share a node, and an operator that commutes, the root reads payloads of
 /// ContextOptions::single_copy_bytes to 512 KiB from the sender's buffer, and the sender finishes
-/// when the root has read it.
+/// when the root has read it.  Where sources lie in segments (segment.hpp, "lanes_zero_copy"),
+/// senders wait for others in each call, too.
 ///
 /// Thresholds (M. A. Al Ahad et al., PAW-ATM 2018).  With a data_fraction, the first
 /// ceil(fraction x element_count) elements are combined, and the rest of the target stays as it is.

@@ -46,10 +46,9 @@ enum class Scope : std::uint8_t {
 ///
 /// So does a reduce, if the sources of all ranks lie in segments and the operator commutes.  In a
 /// single node: of two ranks with a CPU each from 1 MiB on, of 4 to 8 ranks that share CPUs from
-/// 512 KiB on; then all ranks wait until the root has its result.  On up to 9 nodes, none of which
-/// has more than twice the ranks of another: where ranks share CPUs, from 512 KiB on (and 128 KiB
-/// for each rank of the smallest node), up to 2 MiB for each rank of the smallest node; then a rank
-/// waits until those of its node, and one of the next node, have read what it gives them.
+/// 512 KiB on; then all ranks wait until the root has its result.  On 2 to 4 nodes of 2 to 4 ranks
+/// each: where ranks share CPUs, and the first two of each node a cache, from 512 KiB to 1 MiB for
+/// each rank of the smallest node; then a rank waits until others have read what it gives them.
 ///
 /// The upper limits are 1 GiB for a broadcast; for an allgather 1024 ranks, and blocks of 64 MiB
 /// with up to 256 ranks, 32 MiB with 512, 16 MiB with 1024 (8 MiB floor(2048 / P) with P ranks).

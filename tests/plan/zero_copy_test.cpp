@@ -199,6 +199,7 @@ TEST(ZeroCopy, reduces_are_right_for_every_shape_and_root) {
       [](const NodeOf& node_of) {
         const NodeCounts counts =
             counts_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of);
+        if (counts.smallest < 2) return;
         for (std::uint32_t root = 0; root < node_of.size(); ++root)
           for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{4}}) {
             const std::vector<Plan> plans = reduces(node_of, Rank{root}, pieces);
@@ -206,6 +207,7 @@ TEST(ZeroCopy, reduces_are_right_for_every_shape_and_root) {
                 << node_of.size() << " ranks, root " << root << ", " << pieces << " pieces";
             for (const Plan& plan : plans) {
               EXPECT_EQ(plan.parts, counts.smallest * pieces);
+              EXPECT_EQ(plan.per_round.size(), counts.nodes == 1 ? 3u : 4u);
               EXPECT_EQ(has_no_registers(plan), counts.nodes == 1);
               EXPECT_LE(plan.partial_count, index_of(plan.self) == root ? 0u : pieces);
               EXPECT_FALSE(exposes_target(plan));
@@ -219,6 +221,8 @@ TEST(ZeroCopy, reduces_write_nothing_that_is_in_use) {
   for_every_shape(
       6,
       [](const NodeOf& node_of) {
+        if (counts_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of).smallest < 2)
+          return;
         for (std::uint32_t root = 0; root < node_of.size(); ++root)
           for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
             ASSERT_EQ(HappensBefore(reduces(node_of, Rank{root}, 2), calls, 2, buffers).race(),
@@ -249,6 +253,8 @@ TEST(ZeroCopy, reduces_of_more_ranks_than_slots_suffice_for_are_known) {
   EXPECT_TRUE(is_possible({2}, 1));
   EXPECT_FALSE(is_possible({1}, 1));
   EXPECT_FALSE(is_possible({1, 1}, 1));
+  EXPECT_FALSE(is_possible({2, 1}, 1));
+  EXPECT_FALSE(is_zero_copy_reduce({.rank_count = 4})) << "each rank is a node";
   EXPECT_FALSE(is_possible({2}, 0));
   EXPECT_TRUE(is_possible({1'900}, 8));
   EXPECT_FALSE(is_possible({2'048}, 8));
@@ -262,6 +268,23 @@ TEST(ZeroCopy, reduces_do_not_keep_rank_order) {
             std::nullopt);
 }
 
+// Messages inside nodes take no receives; without them, ranks are further ahead than they can be.
+TEST(ZeroCopy, no_more_messages_of_a_reduce_are_on_their_way_than_its_plan_says) {
+  for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{5}, std::uint16_t{16}})
+    for (const NodeOf& node_of : {in_blocks({2, 2}), in_blocks({3, 2, 2})})
+      for (std::uint32_t root = 0; root < node_of.size(); ++root) {
+        std::vector<Plan> plans = reduces(node_of, Rank{root}, pieces);
+        const std::uint32_t most = plans[0].incoming_max;
+        EXPECT_EQ(most, std::max<std::uint32_t>(pieces, 2));
+        for (Plan& plan : plans)
+          std::erase_if(plan.steps, [&](const Step& step) {
+            return step.peer != no_rank &&
+                   index_of(node_of[index_of(step.peer)]) == index_of(node_of[index_of(plan.self)]);
+          });
+        EXPECT_LE(test::most_on_their_way(plans, calls), most);
+      }
+}
+
 // Rank 0, whose messages are counted, is alone on its node: others of a node take no receives.
 TEST(ZeroCopy, no_more_messages_are_on_their_way_than_the_plans_say) {
   for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{5}, std::uint16_t{40}})
@@ -270,9 +293,6 @@ TEST(ZeroCopy, no_more_messages_are_on_their_way_than_the_plans_say) {
       EXPECT_LE(test::most_on_their_way(allgathers(node_of, pieces), calls), pieces + 2u);
       if (node_count_of(node_of, 0) < node_of.size()) {
         EXPECT_LE(test::most_on_their_way(allreduces(node_of, pieces), calls), 2u * pieces);
-        for (std::uint32_t root = 0; root < node_of.size(); ++root)
-          EXPECT_LE(test::most_on_their_way(reduces(node_of, Rank{root}, pieces), calls),
-                    std::max<std::uint32_t>(pieces, 2));
       }
       const auto last = static_cast<std::uint32_t>(node_of.size() - 1);
       EXPECT_LE(
@@ -347,28 +367,23 @@ TEST(ZeroCopy, an_allreduce_that_leaves_something_out_is_seen) {
 }
 
 TEST(ZeroCopy, a_reduce_that_leaves_something_out_is_seen) {
-  for (const NodeOf& node_of : {in_blocks({3}), in_blocks({2, 2}), in_blocks({1, 2})}) {
+  for (const NodeOf& node_of : {in_blocks({3}), in_blocks({2, 2}), in_blocks({3, 2})}) {
     const auto race_without = [&](auto&& is_left_out) {
       return HappensBefore(without(reduces(node_of, Rank{1}, 2), is_left_out), calls, 2).race();
     };
     // Others end their calls while their sources are read, or what they have combined.
     EXPECT_NE(race_without(is_acknowledgement), std::nullopt);
     // The root copies what may not have been combined yet into what may still be read as a source.
-    const bool copies = node_of != in_blocks({1, 2});
-    EXPECT_EQ(race_without([](const Step& step) {
+    EXPECT_NE(race_without([](const Step& step) {
                 return step.action == Action::await && step.by_reference && step.round > 0;
-              }).has_value(),
-              copies);
+              }),
+              std::nullopt);
     // The root acknowledges before it has copied.
     std::vector<Plan> hasty = reduces(node_of, Rank{1}, 2);
     std::stable_partition(hasty[1].steps.begin(), hasty[1].steps.end(),
                           [](const Step& step) { return step.action != Action::copy; });
-    EXPECT_EQ(HappensBefore(hasty, calls, 2).race().has_value(), copies);
+    EXPECT_NE(HappensBefore(hasty, calls, 2).race(), std::nullopt);
   }
-  // A source that is sent is awaited at its end.
-  const std::vector<Plan> sent = without(reduces(in_blocks({2, 1}), Rank{0}, 1), awaits_sent);
-  EXPECT_EQ(first_violation(sent, Promise::each_once, Rank{0}),
-            "rank 2: ends while its source may be on its way");
 }
 
 TEST(ZeroCopy, what_grows_has_to_be_there) {

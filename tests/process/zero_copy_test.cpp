@@ -406,8 +406,7 @@ struct ReduceCase {
 };
 
 TEST(ZeroCopy, reduces_give_what_others_give) {
-  // In a node in one chunk and in several; with nodes of one rank at the end of the chain of nodes,
-  // within it, and for the root.
+  // In a node in one chunk and in several; over nodes with lanes for all ranks, and for some.
   const std::vector<ReduceCase> cases = test::all_or_sanitized<ReduceCase>(
       {{{2, {2}}, 0, 131'072},
        {{2, {2}}, 1, 400'003},
@@ -415,10 +414,10 @@ TEST(ZeroCopy, reduces_give_what_others_give) {
        {{5, {5}}, 4, 65'536},
        {{4, {2}}, 1, 131'072},
        {{6, {2}, Placement::cyclic}, 2, 200'003},
-       {{5, {2, 1}}, 0, 131'072},
-       {{5, {2, 1}}, 2, 131'072},
+       {{8, {2}}, 5, 65'536},
+       {{5, {2, 3}}, 0, 131'072},
        {{5, {2, 3}}, 4, 200'003}},
-      {{{2, {2}}, 1, 400'003}, {{4, {4}}, 1, 200'003}, {{5, {2, 1}}, 3, 65'536}});
+      {{{2, {2}}, 1, 400'003}, {{4, {4}}, 1, 200'003}, {{5, {2, 3}}, 3, 65'536}});
   for (const ReduceCase& one : cases) {
     if (one.nodes.rank_count == 2 && detail::allowed_cpus().count() < 2) continue;
     const auto results = launch({.rank_count = one.nodes.rank_count}, [&](Exchange& exchange) {
@@ -431,11 +430,13 @@ TEST(ZeroCopy, reduces_give_what_others_give) {
 }
 
 TEST(ZeroCopy, reduces_with_a_users_operator_give_what_others_give) {
-  const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
-    return call_reduces(exchange, {4, {4}}, Rank{2}, 100'003,
-                        elementwise<std::uint64_t, added>({.commutative = true}));
-  });
-  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+  for (const std::uint32_t ranks_per_node : {4u, 2u}) {
+    const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
+      return call_reduces(exchange, {4, {ranks_per_node}}, Rank{2}, 100'003,
+                          elementwise<std::uint64_t, added>({.commutative = true}));
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(4)) << ranks_per_node << " ranks a node";
+  }
 }
 
 // ---- When it is taken ---------------------------------------------------------------------------
@@ -582,8 +583,12 @@ TEST(ZeroCopy, a_call_that_has_timed_out_goes_on) {
 
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
 
-enum class Kind { broadcast, allgather, allreduce, reduce };
-constexpr auto every_kind = {Kind::broadcast, Kind::allgather, Kind::allreduce, Kind::reduce};
+enum class Kind { broadcast, allgather, allreduce, reduce, reduce_in_node };
+constexpr auto every_kind = {Kind::broadcast, Kind::allgather, Kind::allreduce, Kind::reduce,
+                             Kind::reduce_in_node};
+bool is_reduce(Kind kind) {
+  return kind == Kind::reduce || kind == Kind::reduce_in_node;
+}
 constexpr std::size_t bytes_of_kind = 300'000;
 
 /// With buffers of four such blocks each in the segment, and a source of one.
@@ -597,10 +602,11 @@ Operation make(Kind kind, Communicator& ranks, const Segment& segment,
       return allgather(ranks, {.source = source.data(), .target = segment.data(), .bytes = bytes});
     case Kind::allreduce:
     case Kind::reduce:
+    case Kind::reduce_in_node:
       break;
   }
   const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
-  if (kind == Kind::reduce)
+  if (is_reduce(kind))
     return reduce(ranks, {.source = all.data(),
                           .target = all.data() + bytes / 2,
                           .element_count = bytes / 2,
@@ -609,11 +615,10 @@ Operation make(Kind kind, Communicator& ranks, const Segment& segment,
                                   all.subspan(bytes / 2, bytes / 2), sum);
 }
 
-/// The ranks, 4 of them, are on two nodes, or on one where they have to be.
+/// The ranks, 4 of them, are on two nodes, or on one.
 ContextOptions options_for_kind(const Exchange& exchange, Kind kind) {
-  if (kind != Kind::reduce) return options_for(exchange, {4, {2}});
-  share_one_cpu();
-  return options_for(exchange, {4, {4}});
+  if (is_reduce(kind)) share_one_cpu();
+  return options_for(exchange, {4, {kind == Kind::reduce_in_node ? 4u : 2u}});
 }
 
 int outlive(Exchange& exchange, Kind kind) {
@@ -687,7 +692,7 @@ TEST(ZeroCopy, misuse_ends_the_program) {
 
 // The ranks of its node map segments only, and could not read such a source.
 TEST(ZeroCopy, a_source_outside_that_a_node_reads_ends_the_program) {
-  for (const Kind kind : {Kind::allreduce, Kind::reduce}) {
+  for (const Kind kind : {Kind::allreduce, Kind::reduce, Kind::reduce_in_node}) {
     const auto codes = codes_where_caches_are_shared(run_local, 4, [&](Exchange& exchange) {
       Context context(options_for_kind(exchange, kind));
       Communicator ranks(context, exchange);

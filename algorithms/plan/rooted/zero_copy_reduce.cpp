@@ -5,8 +5,6 @@
 //   lines      references to sources, by the rank of the node that gives them and then by piece;
 //              on the root, references to results, by lane and then by piece; acknowledgements, by
 //              lane, and that of the node ahead
-//
-// A rank that is alone on its node and has no node behind it sends from its source.
 #include "plan/rooted/zero_copy_reduce.hpp"
 
 #include <algorithm>
@@ -21,7 +19,7 @@
 namespace tutti::plan {
 namespace {
 
-enum Round : std::uint32_t { given, across, combined, acknowledged, round_count };
+enum class Round : std::uint32_t { given, across, combined, acknowledged };
 
 struct Sizes {
   explicit Sizes(const ZeroCopyReduce& shape)
@@ -52,8 +50,7 @@ class Builder {
     plan_.zero_copy = true;
     plan_.flow_control = FlowControl::acknowledged;
     plan_.parts = static_cast<std::uint16_t>(sizes_.parts);
-    const bool has_partials = has_lane() && self != root_ && !sends_source();
-    plan_.partial_count = has_partials ? pieces_ : std::uint16_t{0};
+    plan_.partial_count = has_lane() && self != root_ ? pieces_ : std::uint16_t{0};
     plan_.partials_max = pieces_;
     plan_.slot_count = static_cast<std::uint16_t>(sizes_.slots);
     plan_.line_slot_count = static_cast<std::uint16_t>(sizes_.slots - sizes_.messages_across);
@@ -65,7 +62,7 @@ class Builder {
     give();
     // The root takes a result a piece later where there are several nodes, as it comes from afar.
     const std::uint32_t ahead = nodes_behind();
-    const std::uint32_t late = self_ == root_ && shares_.node_count() > 1 ? 1 : 0;
+    const std::uint32_t late = self_ == root_ && has_several_nodes() ? 1 : 0;
     for (std::uint32_t turn = 0; turn < pieces_ + ahead + late; ++turn) {
       if (has_lane() && turn < pieces_) combine_over_node(piece(turn));
       if (has_lane() && turn >= ahead && turn - ahead < pieces_) pass_on(piece(turn - ahead));
@@ -78,11 +75,10 @@ class Builder {
  private:
   static std::uint16_t piece(std::uint32_t number) { return static_cast<std::uint16_t>(number); }
 
+  bool has_several_nodes() const { return shares_.node_count() > 1; }
   bool is_of_root() const { return behind_ == 0; }
   bool has_lane() const { return lane_ < lanes_; }
-  bool is_alone() const { return members_.size() == 1; }
   std::uint32_t nodes_behind() const { return shares_.node_count() - 1 - behind_; }
-  bool sends_source() const { return is_alone() && !is_of_root() && nodes_behind() == 0; }
 
   /// Lanes are counted from the root on in its own node, elsewhere from the lowest rank on.
   std::uint32_t lane_of(Rank rank) const {
@@ -108,7 +104,12 @@ class Builder {
 
   void begin(Round round, std::uint32_t lane, std::uint16_t piece) {
     steps_.begin_part(static_cast<std::uint16_t>(piece * lanes_ + lane));
-    steps_.set_round(round);
+    set_round(round);
+  }
+  /// In a single node there is no round across.
+  void set_round(Round round) {
+    const auto number = static_cast<std::uint32_t>(round);
+    steps_.set_round(round < Round::across || has_several_nodes() ? number : number - 1);
   }
 
   std::uint16_t slot_of_source(Rank giver, std::uint16_t piece) const {
@@ -126,22 +127,20 @@ class Builder {
 
   /// Where this worker combines a piece.
   Register into(std::uint16_t piece) const {
-    if (self_ == root_) return target_register;
-    return sends_source() ? source_register : partial_register(piece);
+    return self_ == root_ ? target_register : partial_register(piece);
   }
 
   void give() {
     for (std::uint16_t piece = 0; piece < pieces_; ++piece)
       for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
         if (lane == lane_) continue;
-        begin(given, lane, piece);
+        begin(Round::given, lane, piece);
         steps_.put_reference(worker(node_, lane), slot_of_source(self_, piece), source_register);
       }
   }
 
   void combine_over_node(std::uint16_t piece) {
-    begin(given, lane_, piece);
-    if (is_alone() && !sends_source()) steps_.copy(source_register, into(piece));
+    begin(Round::given, lane_, piece);
     bool grows = false;
     for_others([&](Rank giver) {
       const std::uint16_t slot = slot_of_source(giver, piece);
@@ -154,28 +153,28 @@ class Builder {
   }
 
   void pass_on(std::uint16_t piece) {
-    begin(across, lane_, piece);
+    if (has_several_nodes()) begin(Round::across, lane_, piece);
     if (nodes_behind() > 0) {
       steps_.await(behind(), piece, 1);
       steps_.combine(slot_register(piece), into(piece));
     }
     if (!is_of_root()) return steps_.put(ahead(), piece, 1, into(piece));
     if (self_ == root_) return;
-    steps_.set_round(combined);
+    begin(Round::combined, lane_, piece);
     steps_.put_reference(root_, slot_of_result(lane_, piece), into(piece));
   }
 
   void take(std::uint16_t piece) {
     for (std::uint32_t lane = 1; lane < lanes_; ++lane) {
       const std::uint16_t slot = slot_of_result(lane, piece);
-      begin(combined, lane, piece);
+      begin(Round::combined, lane, piece);
       steps_.await_reference(worker(node_, lane), slot);
       steps_.copy_referenced(worker(node_, lane), slot, target_register);
     }
   }
 
   void acknowledge() {
-    begin(acknowledged, 0, 0);
+    begin(Round::acknowledged, 0, 0);
     if (has_lane() && nodes_behind() > 0) steps_.put(behind(), slot_of_end_across(), 0);
     for_others([&](Rank giver) {
       if (acknowledges(self_, giver)) steps_.put(giver, slot_of_reader(lane_), 0);
@@ -183,9 +182,7 @@ class Builder {
     for_others([&](Rank reader) {
       if (acknowledges(reader, self_)) steps_.await(reader, slot_of_reader(lane_of(reader)), 0);
     });
-    if (!has_lane() || is_of_root()) return;
-    steps_.await(ahead(), slot_of_end_across(), 0);
-    if (sends_source()) steps_.await_sent(ahead());
+    if (has_lane() && !is_of_root()) steps_.await(ahead(), slot_of_end_across(), 0);
   }
 
   /// Whether a worker tells another rank of this node that it has read its source.  That of the
@@ -198,11 +195,10 @@ class Builder {
   /// Messages of each round, of the rank that sends or takes most in it.
   PerRound messages_max() const {
     const std::uint32_t others = sizes_.counts.largest - 1;
-    PerRound counts(round_count);
-    counts[given] = others * pieces_;
-    counts[across] = static_cast<std::uint32_t>(sizes_.messages_across);
-    counts[combined] = (lanes_ - 1) * pieces_;
-    counts[acknowledged] = others + (shares_.node_count() > 1 ? 1 : 0);
+    PerRound counts{others * pieces_};
+    if (has_several_nodes()) counts.push_back(pieces_);
+    counts.push_back((lanes_ - 1) * pieces_);
+    counts.push_back(others + (has_several_nodes() ? 1 : 0));
     return counts;
   }
 
@@ -227,7 +223,7 @@ std::uint32_t zero_copy_parts(const ZeroCopyReduce& shape) {
 
 bool is_zero_copy_reduce(const ZeroCopyReduce& shape) {
   const Sizes sizes(shape);
-  return sizes.counts.largest > 1 && shape.pieces > 0 && sizes.slots <= slots_max;
+  return sizes.counts.smallest > 1 && shape.pieces > 0 && sizes.slots <= slots_max;
 }
 
 Plan zero_copy_reduce(Rank self, const ZeroCopyReduce& shape) {

@@ -31,10 +31,10 @@
 // and once more of what comes across; the root copies (L - 1) / L B.  To other nodes each worker
 // but those of the root's node sends B / L, so each node sends what a rank has once.  Messages: a
 // reference to each source of a part, and to each result in the node of the root; a message for
-// each piece across; an acknowledgement for each pair that one of these goes between.  Rounds:
-// three in a single node, four else; the chain has N - 1 hops.  Scratch of a worker: partials of B
-// / L, and slots of as much if there are several nodes (of a payload in several chunks, which a
-// single node may have, for one of them), and a line for each other message.
+// each piece across; acknowledgements.  Rounds: three in a single node, four else; the chain has
+// N - 1 hops.  Scratch of a worker: partials of B / L, and slots of as much if there are several
+// nodes (of a payload in several chunks, which a single node may have, for one of them), and a line
+// for each other message.
 //
 // Whoever reads a source, a partial or a slot of another rank acknowledges it in each call, and the
 // other ends its call no earlier: so each pair of peers stays in step, and two copies of partials,
@@ -60,14 +60,14 @@ namespace tutti::plan {
 struct ZeroCopyReduce {
   Rank root{0};
   std::uint32_t rank_count = 2;
-  std::span<const Node> node_of = {};  // of each rank; empty: all ranks are of one node
+  std::span<const Node> node_of = {};  // of each rank
   std::uint16_t pieces = 1;            // of a lane
 };
 
 /// Lanes times pieces: as many parts has the plan.
 std::uint32_t zero_copy_parts(const ZeroCopyReduce& shape);
 
-/// Whether a node has several ranks, and slots and parts suffice.
+/// Whether each node has several ranks, and slots and parts suffice.
 bool is_zero_copy_reduce(const ZeroCopyReduce& shape);
 
 /// Reduce of `self`, for operators that commute.  Needs is_zero_copy_reduce(shape).

@@ -281,8 +281,9 @@ TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) 
   EXPECT_FALSE(taken(1, 3, true));
   EXPECT_FALSE(taken(1, 9, true));
   EXPECT_TRUE(taken(2, 2, true));
-  EXPECT_TRUE(taken(9, 4, true));
-  EXPECT_FALSE(taken(10, 4, true));
+  EXPECT_TRUE(taken(4, 4, true));
+  EXPECT_FALSE(taken(5, 4, true));
+  EXPECT_FALSE(taken(2, 5, true));
   EXPECT_FALSE(taken(2, 2));
   EXPECT_FALSE(taken(2, 1, true));
   EXPECT_FALSE(taken(2, 1));
@@ -292,15 +293,18 @@ TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) 
   EXPECT_TRUE(taken(1, 4, true));
   EXPECT_TRUE(taken(1, 8, true));
   EXPECT_TRUE(taken(2, 4, true));
-  EXPECT_FALSE(taken(2, 8, true));  // a lane has less than four pieces
   --asked.element_count;
   EXPECT_FALSE(taken(1, 4, true));
   EXPECT_FALSE(taken(2, 4, true));
   asked.element_count = (8u << 20) / 8;
   EXPECT_TRUE(taken(1, 2));
-  EXPECT_FALSE(taken(2, 2, true));  // what a worker holds of its lane has no room
-  EXPECT_FALSE(taken(2, 4, true));
-  EXPECT_TRUE(taken(2, 8, true));
+  for (const std::uint32_t ranks : {2u, 3u, 4u}) {
+    asked.element_count = (std::size_t{ranks} << 20) / 8;
+    EXPECT_TRUE(taken(2, ranks, true));
+    ++asked.element_count;
+    EXPECT_FALSE(taken(2, ranks, true)) << "a worker would hold more of its lane";
+  }
+  asked.element_count = (8u << 20) / 8;
   const std::vector<Node> node = nodes_of(1, 2);
   const plan::Plan plan =
       plan::zero_copy_reduce(Rank{0}, {.rank_count = 2, .node_of = node, .pieces = 8});
@@ -326,6 +330,34 @@ TEST(Selection, a_reduce_in_segments_is_cut_where_it_was_measured_to_be_faster) 
     EXPECT_FALSE(may_be_zero_copy(asked, {.rank_count = 2, .node_of = nodes_of(1, 2)}));
     asked = before;
   }
+}
+
+TEST(Selection, a_reduce_in_segments_over_nodes_needs_a_cache_and_two_ranks_of_each_node) {
+  CollectiveRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.collective = Collective::reduce;
+  asked.root = Rank{0};
+  asked.element_count = (1u << 20) / 8;
+  const auto taken = [&](std::vector<Node> node_of, bool caches_are_apart = false) {
+    const Topology topology{.rank_count = static_cast<std::uint32_t>(node_of.size()),
+                            .node_of = std::move(node_of),
+                            .shares_cpus = true,
+                            .caches_are_apart = caches_are_apart};
+    const bool is_taken = may_be_zero_copy(asked, topology);
+    EXPECT_EQ(why_copied_from_segments({asked, topology, fdr}).empty(),
+              is_taken || !caches_are_apart);
+    return is_taken;
+  };
+  EXPECT_TRUE(taken(nodes_of(2, 2)));
+  EXPECT_FALSE(taken(nodes_of(2, 2), true));
+  EXPECT_TRUE(taken(nodes_of(1, 4), true)) << "in a single node caches were not seen to matter";
+  EXPECT_TRUE(taken({Node{0}, Node{0}, Node{1}, Node{1}, Node{1}}));
+  EXPECT_FALSE(taken({Node{0}, Node{0}, Node{1}}));
+  // Two lanes of 16 pieces of elements of 64 KiB.
+  asked.reduction.element_bytes = 64u << 10;
+  asked.element_count = 31;
+  EXPECT_FALSE(taken(nodes_of(2, 2)));
+  asked.element_count = 32;
+  EXPECT_TRUE(taken(nodes_of(2, 2)));
 }
 
 /// A piece is one message of whole elements.

@@ -555,6 +555,31 @@ TEST(Candidates, have_the_opposite_order_of_rounds) {
   EXPECT_TRUE(has(found, "canonical_dissemination with 5,2 a round")) << found.front().name();
 }
 
+// The first two take 0.95 and 0.96 of the choice at hand.
+TEST(Candidates, have_neighbours_of_every_round) {
+  const auto raced = [](const char* preset, std::uint64_t bytes, const Topology& topology) {
+    return candidates(allreduce_of(bytes, Agreement::reproducible), topology,
+                      untuned(machine_preset(preset)), 5);
+  };
+  const std::vector<Choice> beside_3_3 = raced("qdr", 64, nodes_of(4, 4));
+  EXPECT_TRUE(has(beside_3_3, "canonical_dissemination with 1,1,3 a round"))
+      << "the first round in two";
+  EXPECT_TRUE(
+      has(raced("roce100", 1024, nodes_of(2, 8)), "canonical_dissemination with 2,1,2 a round"))
+      << "a message less in the middle";
+  EXPECT_TRUE(has(beside_3_3, "canonical_dissemination with 3,3,1 a round")) << "a round more";
+}
+
+// Times over latencies have a second valley, of trees that are nearly flat.
+TEST(Candidates, have_trees_that_are_nearly_flat) {
+  CollectiveRequest request = allreduce_of(4096);
+  request.collective = Collective::broadcast;
+  request.root = Rank{0};
+  const std::vector<Choice> found =
+      candidates(request, nodes_of(13, 4), untuned(machine_preset("ndr")), 5);
+  EXPECT_TRUE(has(found, "4 lanes of latency 11")) << found.front().name();
+}
+
 // A race picks what is fastest of its racers, and so decides about connections, too.
 TEST(Candidates, connect_a_rank_with_no_more_others_than_a_choice_by_price) {
   CollectiveRequest request = allreduce_of(16);
