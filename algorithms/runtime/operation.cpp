@@ -29,6 +29,11 @@ constexpr unsigned polls_per_turn = 64;
 /// twice as many.
 constexpr unsigned polls_per_turn_oversubscribed = 2;
 
+/// So many yields come before a wait looks at the clock and at who is alive: that takes as long as
+/// the yields themselves, where these suffice.  Each may last until all others of this CPU have had
+/// their turns, so a timeout can be as late as that.
+constexpr unsigned yields_before_clock = 4;
+
 /// At time `now`, without progress for `idle`, gives the core to somebody else, or not; for `left`
 /// at most.
 void give_way(Context::Implementation& context, runtime::Liveness& watched, Timeout now,
@@ -285,6 +290,13 @@ Status Operation::Implementation::wait(Timeout timeout) noexcept {
     if (timeout <= Timeout::zero() ||
         (context.oversubscribed && polls + 1 >= polls_per_turn_oversubscribed))
       break;
+  }
+  const bool yields =
+      context.oversubscribed && timeout > Timeout::zero() && !context.clock.is_simulated();
+  for (unsigned turn = 0; yields && execution.in_flight && turn < yields_before_clock; ++turn) {
+    give_way(context, communicator.liveness, {}, {}, {});
+    for (unsigned polls = 0; execution.in_flight && polls < polls_per_turn_oversubscribed; ++polls)
+      context.progress();
   }
   return execution.in_flight ? wait_slow(timeout) : settled();
 }
