@@ -183,8 +183,8 @@ inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at)
 
 /// Arrival order.  The message that is awaited next has not arrived, but one that is combined into
 /// the same register and part right after it may have.  If so, the two messages change places, and
-/// the arrived one is taken.  The changed order stays, so the next call begins with it.  References
-/// and payloads do not change places: they are combined by other steps.
+/// the arrived one is taken.  The changed order stays, so the next call begins with it.  A
+/// reference and a payload never change places, because different kinds of steps combine them.
 template <class F, class C>
 requires Fabric<F, C>
 bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexcept {

@@ -24,14 +24,13 @@ constexpr unsigned polls_before_clock = 256;
 
 /// Polls between two looks at the clock.
 constexpr unsigned polls_per_turn = 64;
-/// Polls between two yields when ranks are more than CPUs: the rank that is waited for may need
-/// this CPU, and a yield to nobody takes less than a microsecond.  The first yield comes after
-/// twice as many.
+/// Polls before the first yield and between two yields when ranks are more than CPUs: the rank that
+/// is waited for may need this CPU, and a yield to nobody takes less than a microsecond.
 constexpr unsigned polls_per_turn_oversubscribed = 2;
 
-/// So many yields come before a wait looks at the clock and at who is alive: that takes as long as
-/// the yields themselves, where these suffice.  Each may last until all others of this CPU have had
-/// their turns, so a timeout can be as late as that.
+/// Yields before a wait first reads the clock and checks who is alive.  In a wait that ends within
+/// these yields, the checks would take as long as the yields.  A yield may last until all other
+/// programs on this CPU have had a turn, so a timeout may be noticed late by as many such yields.
 constexpr unsigned yields_before_clock = 4;
 
 /// At time `now`, without progress for `idle`, gives the core to somebody else, or not; for `left`

@@ -95,9 +95,9 @@ std::vector<plan::PerRound> usual_cores(const Choice& choice) {
   return cores;
 }
 
-/// Vectors that differ from one by a message in one round, or have two rounds for one of it, the
-/// first of which has one message, or a round of one message more.  Of many rounds, the last one
-/// alone is looked at.
+/// Vectors that differ from `vector` in one round, which has one message more or one less, or is
+/// split in two, the first of which has one message; and `vector` with one more round, of one
+/// message.  If there are more than four rounds, only the last one is varied.
 std::vector<plan::PerRound> close_vectors(const plan::PerRound& vector) {
   constexpr std::size_t every_round_max = 4;
   std::vector<plan::PerRound> close;
@@ -126,10 +126,10 @@ std::uint32_t latency_of(const Choice& choice) {
   return choice.variant().fans.across_by.latency;
 }
 
-/// Calls add(name) with those of Fibonacci trees of latencies near that of a choice, and of some
-/// far from it.  Its latency is a quotient of two parameters of the network, so it is off by what
-/// both are; and where messages hardly keep a rank busy, trees that are nearly flat may take less
-/// than any between.
+/// Calls add(name) with the names of `choice` with other latencies of its Fibonacci tree: some near
+/// its own, because that is a quotient of two parameters of the network and has the errors of both;
+/// and a few far from it, because a nearly flat tree may be faster than all trees of latencies in
+/// between, where messages hardly keep a rank busy.
 template <class F>
 void add_latencies(const Choice& choice, F&& add) {
   constexpr std::uint32_t share = 4, reach_max = 4;

@@ -40,10 +40,11 @@ Trees trees_of(const Choice& choice);
 /// its share of 2 messages_max.
 std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max);
 
-/// At most three choices beside one, the fastest: with one message more or less in a round, or that
-/// round in two (of more than four rounds, in the last), a round more, the opposite order, n
-/// messages in each round (of cores also in the first of two), a near latency, or that of a tree
-/// that is more or less flat.  Of latencies, one below and one above come first.
+/// The fastest neighbours of a choice, at most three.  A neighbour has one message more or one less
+/// in a round, or a round split in two (with more than four rounds, only the last one is varied),
+/// one more round, the rounds in opposite order, n messages in each round (of cores also in the
+/// first of two), a near latency, or one of four latencies up to that of a nearly flat tree.  One
+/// lower and one higher latency come first.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t messages_max);

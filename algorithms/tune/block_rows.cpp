@@ -146,8 +146,9 @@ std::vector<Variant> vectors_across(const Query& query) {
     };
     for (std::uint32_t n = 2; !is_direct(query) && n <= 7; ++n)
       add_priced(plan::uniform(node_count, n));
-    // Where ranks share a port, also with one message in the last round, which carries half of the
-    // blocks: while it is on its way, ranks store earlier blocks for each other.
+    // Where ranks share a port, vectors whose last round is one message are variants, too.  That
+    // message carries half of the blocks; while it is on its way, ranks store earlier blocks for
+    // each other.
     for (std::uint32_t n = 2; query.topology.has_shared_nodes() && n <= 5; ++n) {
       plan::PerRound vector = plan::uniform((node_count + 1) / 2, n);
       vector.push_back(1);

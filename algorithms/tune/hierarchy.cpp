@@ -654,9 +654,10 @@ constexpr std::size_t zero_copy_lanes_bytes_min = 1u << 20;
 constexpr std::uint16_t zero_copy_lanes_pieces_min = 4;
 
 /// Where reduces without copies of sources were measured to be faster (docs/performance.md).  In a
-/// single node: of two ranks that have a CPU each, and of 4 to 8 that share CPUs.  Of more ranks
-/// with a CPU each, the root would copy nearly all of the payload, while ranks of a tree combine
-/// beside each other.  For the same reason, over several nodes only where ranks share CPUs.
+/// single node these are reduces of two ranks that have a CPU each, and of 4 to 8 ranks that share
+/// CPUs.  With more ranks that have a CPU each, which was not measured, the root alone would copy
+/// nearly all of the payload, while the ranks of a tree combine beside each other.  For this
+/// reason, reduces over several nodes are taken only where ranks share CPUs.
 constexpr std::size_t zero_copy_reduce_bytes_min = 1u << 20;
 constexpr std::size_t zero_copy_reduce_bytes_min_by_turns = 512u << 10;
 bool is_of_zero_copy_reduces_in_node(const Topology& topology, std::size_t bytes) {
@@ -666,8 +667,9 @@ bool is_of_zero_copy_reduces_in_node(const Topology& topology, std::size_t bytes
              : rank_count == 2 && bytes >= zero_copy_reduce_bytes_min;
 }
 
-/// They were also faster over a few nodes of a few ranks each, which share CPUs.  A worker holds no
-/// more of its lane than this, four times, so that several operations fit the default arena.
+/// They were also faster over a few nodes of a few ranks each, where ranks share CPUs.  A worker
+/// holds its lane four times (partials and slots, two copies of each), so the bytes of a lane are
+/// limited for several operations to fit the default arena.
 constexpr std::uint32_t zero_copy_reduce_nodes_max = 4, zero_copy_reduce_ranks_of_node_max = 4;
 constexpr std::size_t zero_copy_reduce_lane_bytes_max = 1u << 20;
 bool is_of_zero_copy_reduces_across(const Query& query) {

@@ -33,7 +33,7 @@ plan::ZeroCopyLanes zero_copy_lanes_of(const Query& query);
 /// Whether the payload of a reduce stays in the sources of all ranks, if these lie in segments,
 /// until it is combined.
 bool is_zero_copy_reduce(const Query& query);
-/// Whether it does if the CPUs of a node share a cache.
+/// Whether it would stay there if all CPUs of a node shared a cache.
 bool suits_zero_copy_reduce(const Query& query);
 /// The pieces of that reduce.
 plan::ZeroCopyReduce zero_copy_reduce_of(const Query& query);

@@ -273,7 +273,7 @@ struct ReduceArguments {
 /// two ranks that share a node, and an operator that commutes, the root reads payloads of
 /// ContextOptions::single_copy_bytes to 512 KiB from the sender's buffer, and the sender finishes
 /// when the root has read it.  Where sources lie in segments (segment.hpp, "lanes_zero_copy"),
-/// senders wait for others in each call, too.
+/// each rank waits in each call until others have read or received what it contributes.
 ///
 /// Thresholds (M. A. Al Ahad et al., PAW-ATM 2018).  With a data_fraction, the first
 /// ceil(fraction x element_count) elements are combined, and the rest of the target stays as it is.

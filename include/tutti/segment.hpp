@@ -44,11 +44,13 @@ enum class Scope : std::uint8_t {
 /// no cache.  Reproducible results whose bits show the order
 /// of operands are computed with copies.
 ///
-/// So does a reduce, if the sources of all ranks lie in segments and the operator commutes.  In a
-/// single node: of two ranks with a CPU each from 1 MiB on, of 4 to 8 ranks that share CPUs from
-/// 512 KiB on; then all ranks wait until the root has its result.  On 2 to 4 nodes of 2 to 4 ranks
-/// each: where ranks share CPUs, and the first two of each node a cache, from 512 KiB to 1 MiB for
-/// each rank of the smallest node; then a rank waits until others have read what it gives them.
+/// Reduces go without copies, too, if the sources of all ranks lie in segments and the operator
+/// commutes.  In a single node these are payloads of 1 MiB and more of two ranks with a CPU each,
+/// and of 512 KiB and more of 4 to 8 ranks that share CPUs; all ranks then wait until the root has
+/// its result.  On 2 to 4 nodes of 2 to 4 ranks each, these are payloads of at least 512 KiB, and
+/// at most 1 MiB times the number of ranks of the smallest node, where ranks share CPUs and the
+/// first two ranks of each node share a cache; each rank then waits until others have read or
+/// received what it contributes.
 ///
 /// The upper limits are 1 GiB for a broadcast; for an allgather 1024 ranks, and blocks of 64 MiB
 /// with up to 256 ranks, 32 MiB with 512, 16 MiB with 1024 (8 MiB floor(2048 / P) with P ranks).

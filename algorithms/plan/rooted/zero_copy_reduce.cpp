@@ -1,10 +1,10 @@
 // See zero_copy_reduce.hpp.  Here: which register holds what, on a worker.
 //
-//   partials   the pieces of its lane
-//   slots      as many, from the node behind
-//   lines      references to sources, by the rank of the node that gives them and then by piece;
-//              on the root, references to results, by lane and then by piece; acknowledgements, by
-//              lane, and that of the node ahead
+//   partials   the pieces of its lane; the root has none, and combines in its target
+//   slots      over several nodes, one for each piece that comes from the node behind
+//   lines      references to sources, by the place of the giver in its node and then by piece;
+//              references to results (used on the root only), by lane and then by piece;
+//              acknowledgements of workers of the node, by lane; that of the node ahead
 #include "plan/rooted/zero_copy_reduce.hpp"
 
 #include <algorithm>
@@ -92,6 +92,7 @@ class Builder {
     const std::span<const Rank> there = shares_.members(node);
     return there[(first_place(node) + lane) % there.size()];
   }
+  /// The chain runs from higher to lower numbers of nodes, modulo their count.
   Rank behind() const { return worker(shares_.ahead(node_, 1), lane_); }
   Rank ahead() const { return worker(shares_.behind(node_, 1), lane_); }
 
@@ -185,8 +186,9 @@ class Builder {
     if (has_lane() && !is_of_root()) steps_.await(ahead(), slot_of_end_across(), 0);
   }
 
-  /// Whether a worker tells another rank of this node that it has read its source.  That of the
-  /// root tells its workers of both: they have told it of results, for which all sources were read.
+  /// Whether worker `reader` tells `giver`, of the same node, that it has read its source.  In the
+  /// root's node only the root tells other workers: it has their results, for which all sources
+  /// were read.  Ranks of that node without a lane are told by each worker.
   bool acknowledges(Rank reader, Rank giver) const {
     if (lane_of(reader) >= lanes_) return false;
     return !is_of_root() || reader == root_ || lane_of(giver) >= lanes_;

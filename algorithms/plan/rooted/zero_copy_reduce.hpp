@@ -10,38 +10,40 @@
 //
 //   nodes {0 1} {2 3}, root 0, lanes a b, one piece of each
 //
-//             rank 0        1      |      2           3
-//   given     a <---------- a      |      a <-------- a     references to sources, to the rank
-//             b ----------> b      |      b --------> b     that combines the lane
-//   across    a <========================= a                combined over the node
-//                           b <======================= b
-//   combined  b <========== b      |                        references to what has been combined
-//                                                           over all nodes, which the root copies
-//   read      a b --------> b      |      a --------> a     acknowledgements: from the root; from
-//                           |      |      b <-------- b     who has read a source;
-//             a --------------------------> a               from who has taken what came across
-//                           b ------------------------> b
+//                 rank 0       1       |      2           3
+//   given         a <--------- a       |      a <-------- a    references to sources, to the rank
+//                 b ---------> b       |      b --------> b    that combines the lane
+//   across        a <======================== a                combined over the node
+//                              b <======================= b
+//   combined      b <========= b       |                       a reference to what is combined over
+//                                                              all nodes, which the root copies
+//   acknowledged  ab --------> ab      |      a --------> a    from the root; from each reader of a
+//                                             b <-------- b    source; from each receiver of what
+//                 a ------------------------> a                came across
+//                              b -----------------------> b
 //
-// With a single node, what is across is left out, and parts are dealt out from the root on, which
-// works on the first lane.  Pieces are short, so that a chain is soon full, and the root does not
-// wait long for the first one.  A worker combines over its node as many pieces ahead as there are
-// nodes behind it: it would only wait for them.
+// The lanes of the root's node are numbered from the root on, which works on the first lane; in
+// other nodes they are numbered from the lowest rank on.  In a single node the round across is left
+// out.  Pieces are short, so that the chain is soon full and the root does not wait long for its
+// first piece.  A worker with k nodes behind it combines pieces of its own node k pieces ahead of
+// those that it takes from behind: otherwise it would only wait for them.
 //
-// Cost, for N nodes of L ranks each, payload B: a worker combines B / L of all others of its node,
-// and once more of what comes across; the root copies (L - 1) / L B.  To other nodes each worker
-// but those of the root's node sends B / L, so each node sends what a rank has once.  Messages: a
-// reference to each source of a part, and to each result in the node of the root; a message for
-// each piece across; acknowledgements.  Rounds: three in a single node, four else; the chain has
-// N - 1 hops.  Scratch of a worker: partials of B / L, and slots of as much if there are several
-// nodes (of a payload in several chunks, which a single node may have, for one of them), and a line
-// for each other message.
+// Cost, for N nodes of L ranks each and a payload B.  A worker combines B / L from each other rank
+// of its node, and B / L from the node behind, if there is one.  The root also copies B (L - 1) /
+// L. Outside the root's node each worker sends B / L to the next node, so each such node sends B in
+// all.  Messages: a reference to each source of a part, and to each result in the root's node; a
+// message for each piece across; acknowledgements.  Rounds: three in a single node, otherwise four;
+// the chain has N - 1 hops.  Scratch of a worker: partials of B / L (none on the root); over
+// several nodes, slots of B / L; a line for each other message.  In a single node the payload may
+// go in several chunks; partials then hold one chunk.
 //
-// Whoever reads a source, a partial or a slot of another rank acknowledges it in each call, and the
-// other ends its call no earlier: so each pair of peers stays in step, and two copies of partials,
-// slots and lines are enough.  In the node of the root, the acknowledgement of the root serves for
-// those of all workers to each other: it has all results, for which all sources were read.  The
-// root writes a part of its target when all have read that part of its source, so both may be the
-// same memory.
+// A rank acknowledges once in each call that it has read the source or the partials of another
+// rank, or has combined what that rank wrote into its slots.  The other rank ends its call only
+// then.  So two peers are at most one call apart, and two copies of partials, slots and lines are
+// enough.  In the root's node, workers do not acknowledge each other's sources: they wait for the
+// root alone, which has all results by then, and a result is announced only when all sources of
+// that part have been read.  The root writes a part of its target only when all have read that part
+// of its source, so its source and target may be the same memory.
 //
 // Operands are in no order of ranks.
 //
