@@ -110,7 +110,9 @@ std::size_t chunk_bytes_in_one_node(const plan::Plan& plan, std::size_t asked,
   };
   if (asked != 0) return usual;
   if (sends_blocks_directly(plan))  // A rank has a partial for each other rank at most.
-    return longer(chunk_bytes_of_node_blocks, std::min(node_blocks_partials_bytes, share),
+    return longer(plan.flow_control == plan::FlowControl::one_way ? chunk_bytes_of_node_blocks
+                                                                  : chunk_bytes_of_exchanges,
+                  std::min(node_blocks_partials_bytes, share),
                   2 * std::max<std::size_t>(plan.parts - 1u, 1));
   const std::size_t pieces = plan.parts;
   const std::size_t partials_of_root = 2 * pieces;  // used by successive chunks in turns

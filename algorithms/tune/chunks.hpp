@@ -15,8 +15,9 @@ inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
 /// A chunk of the blocks that the ranks of a single node send each other directly; smaller if a
 /// rank's partials would take more than node_blocks_partials_bytes, or more than the divisor's
-/// share of the arena.  With long chunks ranks wait for each other less often (measured,
-/// docs/performance.md).
+/// share of the arena.  With long chunks ranks wait for each other less often.  Where only one side
+/// sends, the other copies a chunk meanwhile, so they are shorter (measured, docs/performance.md).
+inline constexpr std::size_t chunk_bytes_of_exchanges = 512u << 10;
 inline constexpr std::size_t chunk_bytes_of_node_blocks = 256u << 10;
 inline constexpr std::size_t node_blocks_partials_bytes = 1u << 20;
 inline constexpr std::size_t node_arena_divisor = 16;
