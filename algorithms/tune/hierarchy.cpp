@@ -678,8 +678,7 @@ bool is_of_zero_copy_reduces_across(const Query& query) {
   return topology.shares_cpus && topology.node_count() <= zero_copy_reduce_nodes_max &&
          topology.largest_node() <= zero_copy_reduce_ranks_of_node_max &&
          topology.smallest_node() > 1 && bytes >= zero_copy_reduce_bytes_min_by_turns &&
-         bytes <= zero_copy_reduce_lane_bytes_max * topology.smallest_node() &&
-         zero_copy_reduce_of(query).pieces >= zero_copy_lanes_pieces_min;
+         bytes <= zero_copy_reduce_lane_bytes_max * topology.smallest_node();
 }
 
 /// Whether the registers for what goes across keep to their budget.
