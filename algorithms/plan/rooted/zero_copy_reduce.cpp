@@ -114,12 +114,12 @@ class Builder {
   }
 
   std::uint16_t slot_of_source(Rank giver, std::uint16_t piece) const {
-    return static_cast<std::uint16_t>(sizes_.messages_across + shares_.place_of(giver) * pieces_ +
-                                      piece);
+    return static_cast<std::uint16_t>(sizes_.messages_across +
+                                      std::uint64_t{shares_.place_of(giver)} * pieces_ + piece);
   }
   std::uint16_t slot_of_result(std::uint32_t lane, std::uint16_t piece) const {
     return static_cast<std::uint16_t>(sizes_.messages_across +
-                                      (shares_.largest() + lane) * pieces_ + piece);
+                                      std::uint64_t{shares_.largest() + lane} * pieces_ + piece);
   }
   std::uint16_t slot_of_reader(std::uint32_t lane) const {
     return static_cast<std::uint16_t>(slot_of_result(lanes_, 0) + lane);
