@@ -74,7 +74,7 @@ ContextOptions context_options_of(const RankOptions& options) {
   return context;
 }
 
-std::vector<std::uint32_t> nodes_in_virtual_time(const RankOptions& options) {
+std::vector<std::uint32_t> nodes_of_ranks(const RankOptions& options) {
   const runtime::ContextSettings settings = runtime::context_settings(context_options_of(options));
   std::vector<std::uint32_t> node_of;
   for (const Node node : runtime::imposed_nodes(*options.local, settings).node)

@@ -38,7 +38,7 @@ Placement place_ranks(Exchange& exchange, bool bind);
 /// What the context of a rank has to know of how ranks were started.
 ContextOptions context_options_of(const RankOptions& options);
 
-/// The node of each forked rank in virtual time, where the ranks of a node share its ports.
-std::vector<std::uint32_t> nodes_in_virtual_time(const RankOptions& options);
+/// The node of each forked rank in an emulated network, where the ranks of a node share its ports.
+std::vector<std::uint32_t> nodes_of_ranks(const RankOptions& options);
 
 }  // namespace tutti::bench

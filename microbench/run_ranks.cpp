@@ -11,6 +11,7 @@
 #include "microbench/mpi_side.hpp"
 #include "microbench/placement.hpp"
 #include "runtime/settings.hpp"
+#include "verbs/soft/shared_ports.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
 namespace tutti::bench {
@@ -24,11 +25,15 @@ class Ranks {
 
   int forked() const {
     std::optional<verbs::soft::VirtualTime> virtual_time;
+    std::optional<verbs::soft::SharedPorts> ports;
     if (options_.virtual_time)
-      virtual_time.emplace(*options_.local, nodes_in_virtual_time(options_));
+      virtual_time.emplace(*options_.local, nodes_of_ranks(options_));
+    else if (!options_.fabric.empty())
+      ports.emplace(*options_.local, nodes_of_ranks(options_));
     const std::vector<LocalResult> results =
         run_local({.rank_count = *options_.local}, [&](Exchange& exchange) {
           if (virtual_time) virtual_time->join(index_of(exchange.self()));
+          if (ports) ports->join();
           return one({.bootstrap = "local", .exchange = exchange});
         });
     return exit_status_of(program_, results, failure_);

@@ -69,7 +69,9 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
         return allowed > 0;
       });
   Verdict verdict{.text = regret_table_of(results), .misses = misses_of(results)};
-  if (is_asked(VerifiedPart::model)) verdict.text += "\n" + table_of(results);
+  for (const ChosenBy way : every_way_of_choosing)
+    if (regrets_of(results, way).cells > 0)
+      verdict.text += fmt::format("\nchosen by {}\n{}", name_of(way), table_of(results, way));
   verdict.text += fmt::format("{} of {} cells\n", results.size(), cells.size());
   return verdict;
 }

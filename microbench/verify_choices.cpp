@@ -1,10 +1,14 @@
 #include "microbench/verify_choices.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "microbench/percent.hpp"
@@ -298,7 +302,8 @@ Picoseconds time_of(const Choice& choice, const ChoiceCell& cell, const plan::Ne
 }
 
 CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
-                         const tune::Machine& truth, const VerifyOptions& options) {
+                         const tune::Machine& truth, const VerifyOptions& options,
+                         TunedFiles& files) {
   const plan::Network network = truth.network();
   const CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
@@ -322,10 +327,8 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
     result.by(way) = {choice.name(), consider(choice)};
   };
   if (options.model) take(ChosenBy::model, model);
-  if (options.race) take(ChosenBy::race, after_races({cell}, known, network, options.seed));
-  if (options.nearby)
-    take(ChosenBy::nearby,
-         after_races(tuned_nearby(cell, options.ranks_max), known, network, options.seed));
+  if (options.race) take(ChosenBy::race, after_race(cell, known, network, options.seed));
+  if (options.nearby) take(ChosenBy::nearby, files.nearby(cell));
 
   // Every row and variant, and every vector of few ranks.
   const std::vector<Choice> rivals = tune::rivals(request, topology, network);
@@ -375,15 +378,40 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
 std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress) {
-  std::vector<CellResult> results;
-  for (const ChoiceCell& cell : cells) {
+  TunedFiles files(options);
+  std::vector<CellResult> results(cells.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;  // of what follows
+  std::size_t done = 0;
+  std::exception_ptr failed;
+  const auto look_at = [&](std::size_t number) {
+    const ChoiceCell& cell = cells[number];
     const tune::Machine& truth = tune::machine_preset(cell.preset);
     VerifyOptions of_cell = options;
-    of_cell.seed = options.seed + results.size();
+    of_cell.seed = options.seed + number;
     const tune::Machine known = machine_off_by(truth, options.percent_off, of_cell.seed);
-    results.push_back(verify_choice(cell, known, truth, of_cell));
-    if (progress && !progress(results.back(), results.size(), cells.size())) break;
+    CellResult result = verify_choice(cell, known, truth, of_cell, files);
+    const std::lock_guard lock(mutex);
+    results[number] = std::move(result);
+    if (progress && !progress(results[number], ++done, cells.size())) next = cells.size();
+  };
+  const auto work = [&] {
+    try {
+      for (std::size_t number; (number = next++) < cells.size();) look_at(number);
+    } catch (...) {
+      next = cells.size();
+      const std::lock_guard lock(mutex);
+      failed = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) others.emplace_back(work);
+    work();
   }
+  if (failed) std::rethrow_exception(failed);
+  // After an early end, the cells that were begun last may be missing.
+  std::erase_if(results, [](const CellResult& result) { return result.least == 0; });
   return results;
 }
 
@@ -479,7 +507,7 @@ std::string regret_table_of(const std::vector<CellResult>& results) {
   return text;
 }
 
-std::string table_of(const std::vector<CellResult>& results) {
+std::string table_of(const std::vector<CellResult>& results, ChosenBy way) {
   std::map<std::pair<std::string, std::string>, std::vector<CellResult>> groups;
   for (const CellResult& result : results) {
     groups[{result.cell.preset, tune::name_of(result.cell.collective)}].push_back(result);
@@ -487,16 +515,20 @@ std::string table_of(const std::vector<CellResult>& results) {
     groups[{result.cell.preset, "all"}].push_back(result);
   }
   groups[{"all", "all"}] = results;
-  std::string text =
-      std::string("| network | collective | cells | regret, median | 99 % | worst | over 10 % | ") +
-      quotient_heads +
-      "| not robust |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  const bool has_halves = way == ChosenBy::model;
+  std::string text = "| network | collective | cells | regret, median | 99 % | worst | over " +
+                     percent(bound_of(way).worst, 0) + " | " + quotient_heads +
+                     (has_halves ? "| not robust |\n" : "|\n") +
+                     "|---|---|---|---|---|---|---|---|---|---|---|---|---|" +
+                     (has_halves ? "---|\n" : "\n");
   for (const auto& [key, group] : groups) {
-    const RegretSummary regrets = regrets_of(group, ChosenBy::model);
+    const RegretSummary regrets = regrets_of(group, way);
     text += "| " + key.first + " | " + key.second + " | " + std::to_string(regrets.cells) + " | " +
-            percent(regrets.median, 2) + " | " + percent(regrets.high, 1) + " | " +
+            percent(regrets.median, 2) + " | " + percent(regrets.high, 2) + " | " +
             percent(regrets.worst, 1) + " | " + std::to_string(regrets.over) + " |" +
-            columns_of(regrets) + " " + std::to_string(not_robust(group)) + " |\n";
+            columns_of(regrets);
+    if (has_halves) text += " " + std::to_string(not_robust(group)) + " |";
+    text += "\n";
   }
   return text;
 }

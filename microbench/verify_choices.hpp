@@ -22,6 +22,8 @@
 
 namespace tutti::bench {
 
+class TunedFiles;  // verify_tuned.hpp
+
 struct ChoiceCell {
   std::string preset = "fdr";
   tune::Collective collective = tune::Collective::allreduce;
@@ -99,12 +101,16 @@ struct VerifyOptions {
   std::uint32_t ranks_max = 768;  // of a cell nearby
 };
 
-/// Looks at a cell whose choice is made from what is known of a machine that is `truth`.
+/// Looks at a cell whose choice is made from what is known of a machine that is `truth`.  `files`
+/// has the findings of other cells, if the options ask for them.
 CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
-                         const tune::Machine& truth, const VerifyOptions& options);
+                         const tune::Machine& truth, const VerifyOptions& options,
+                         TunedFiles& files);
 
-/// Looks at each cell, with parameters that are off.  `progress` is told each result,
-/// and how many there are of how many; it returns whether to go on.
+/// Looks at each cell, with parameters that are off, on all CPUs that this process may use.
+/// `progress` is told each result, and how many there are of how many, by one thread at a time; it
+/// returns whether to go on.  The results come in the order of the cells, and do not depend on the
+/// number of CPUs.
 std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress = {});
@@ -135,9 +141,9 @@ std::size_t not_robust(const std::vector<CellResult>& results);
 /// A line for each way of choosing that was looked at: the regret and its bounds, and the times
 /// over those of what is chosen without a file, of the rule, and of the best uniform n.
 std::string regret_table_of(const std::vector<CellResult>& results);
-/// By preset and collective: cells, median and worst regret by the model, beside what is chosen
-/// without a file, the rule and the best uniform n.
-std::string table_of(const std::vector<CellResult>& results);
+/// By preset and collective: cells, median and worst regret of what is chosen in this way, beside
+/// what is chosen without a file, the rule and the best uniform n.
+std::string table_of(const std::vector<CellResult>& results, ChosenBy way);
 /// A line for each median that misses its bound, and for each cell that misses one.
 std::string misses_of(const std::vector<CellResult>& results);
 

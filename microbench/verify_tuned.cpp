@@ -1,6 +1,9 @@
 #include "microbench/verify_tuned.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
+#include <tutti/detail/hash.hpp>
 #include <utility>
 
 #include "microbench/noisy_times.hpp"
@@ -18,6 +21,13 @@ std::vector<std::uint64_t> nearest(const Numbers& numbers, std::uint64_t here) {
   if (not_below != numbers.begin()) found.push_back(*std::prev(not_below));
   if (above != numbers.end()) found.push_back(*above);
   return found;
+}
+
+/// Not std::hash, so that a text means the same with any library.
+std::uint64_t hash_of(std::string_view text) {
+  detail::Hash hash;
+  for (const char letter : text) hash.add(static_cast<unsigned char>(letter));
+  return hash.value();
 }
 
 std::vector<Agreement> agreements_of(tune::Collective collective) {
@@ -72,13 +82,35 @@ std::vector<ChoiceCell> tuned_nearby(const ChoiceCell& cell, std::uint32_t ranks
   return cells;
 }
 
-tune::Knowledge after_races(const std::vector<ChoiceCell>& cells, const tune::Machine& known,
-                            const plan::Network& truth, std::uint64_t seed) {
-  const tune::Knowledge model = tune::untuned(known);
+tune::Knowledge after_race(const ChoiceCell& cell, const tune::Machine& known,
+                           const plan::Network& truth, std::uint64_t seed) {
   tune::Tuning tuning;
   tuning.machine = known;
-  for (const ChoiceCell& cell : cells)
-    tuning.findings.push_back(found_for(cell, model, truth, seed += 1'000'003));
+  tuning.findings = {found_for(cell, tune::untuned(known), truth, seed)};
+  return tune::tuned(without_file().machine, std::move(tuning), tune::TuningBits::free);
+}
+
+tune::Finding TunedFiles::finding_of(const ChoiceCell& cell, const tune::Knowledge& model,
+                                     const plan::Network& truth, std::uint64_t seed) {
+  const std::string text = cell.text();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = findings_.find(text); found != findings_.end()) return found->second;
+  }
+  tune::Finding finding = found_for(cell, model, truth, seed + hash_of(text));
+  const std::lock_guard lock(mutex_);
+  return findings_.try_emplace(text, std::move(finding)).first->second;
+}
+
+tune::Knowledge TunedFiles::nearby(const ChoiceCell& cell) {
+  const tune::Machine& truth = tune::machine_preset(cell.preset);
+  const std::uint64_t seed = seed_ + hash_of(cell.preset + " " + tune::name_of(cell.collective) +
+                                             " " + std::to_string(cell.ranks_per_node));
+  tune::Tuning tuning;
+  tuning.machine = machine_off_by(truth, percent_off_, seed);
+  const tune::Knowledge model = tune::untuned(tuning.machine);
+  for (const ChoiceCell& near_one : tuned_nearby(cell, ranks_max_))
+    tuning.findings.push_back(finding_of(near_one, model, truth.network(), seed));
   return tune::tuned(without_file().machine, std::move(tuning), tune::TuningBits::free);
 }
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "microbench/verify_choices.hpp"
@@ -24,8 +27,31 @@ tune::Finding found_for(const ChoiceCell& cell, const tune::Knowledge& known,
 /// nodes of the cell, and none more than `ranks_max` ranks.
 std::vector<ChoiceCell> tuned_nearby(const ChoiceCell& cell, std::uint32_t ranks_max);
 
-/// What a program knows that has a file with findings for these cells.
-tune::Knowledge after_races(const std::vector<ChoiceCell>& cells, const tune::Machine& known,
-                            const plan::Network& truth, std::uint64_t seed);
+/// What a program knows that has a file with the finding of this cell's race.
+tune::Knowledge after_race(const ChoiceCell& cell, const tune::Machine& known,
+                           const plan::Network& truth, std::uint64_t seed);
+
+/// Tuning files, one for each preset, collective and number of ranks a node, whose parameters are
+/// off, each in a direction of its own.  A cell is raced when a file is first asked for it, so that
+/// cells with common neighbours share their races.  What a file says depends on the seed of the
+/// options alone, not on the order of questions.  Every thread may ask.
+class TunedFiles {
+ public:
+  explicit TunedFiles(const VerifyOptions& options)
+      : percent_off_(options.percent_off), seed_(options.seed), ranks_max_(options.ranks_max) {}
+
+  /// What a program knows that has the findings of tuned_nearby() of the file for this cell.
+  tune::Knowledge nearby(const ChoiceCell& cell);
+
+ private:
+  tune::Finding finding_of(const ChoiceCell& cell, const tune::Knowledge& model,
+                           const plan::Network& truth, std::uint64_t seed);
+
+  const std::uint32_t percent_off_;
+  const std::uint64_t seed_;
+  const std::uint32_t ranks_max_;
+  std::mutex mutex_;
+  std::map<std::string, tune::Finding> findings_;  // by ChoiceCell::text()
+};
 
 }  // namespace tutti::bench

@@ -49,6 +49,15 @@ bool has_latency(const Choice& choice) {
   return fans.across_by.rule == plan::Branching::Rule::fibonacci && !fans.is_chain;
 }
 
+std::uint32_t latency_of(const Choice& choice) {
+  return choice.variant().fans.across_by.latency;
+}
+
+std::string shape_of(const Choice& choice) {
+  if (has_vector(choice)) return name_with_vector(choice, {1});
+  return has_latency(choice) ? name_with_latency(choice, 1) : choice.name();
+}
+
 Trees trees_of(const Choice& choice) {
   const Variant& variant = choice.variant();
   Trees trees{choice.row().name, variant.lane_count, {}};
@@ -122,10 +131,6 @@ std::vector<plan::PerRound> close_vectors(const plan::PerRound& vector) {
   return close;
 }
 
-std::uint32_t latency_of(const Choice& choice) {
-  return choice.variant().fans.across_by.latency;
-}
-
 /// Calls add(name) with the names of `choice` with other latencies of its Fibonacci tree: some near
 /// its own, because that is a quotient of two parameters of the network and has the errors of both;
 /// and a few far from it, because a nearly flat tree may be faster than all trees of latencies in
@@ -190,6 +195,39 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
   }
   for (const Choice& other : found) take(other);
   return few;
+}
+
+std::vector<Choice> worth_varying(const Choice& first, const std::vector<Choice>& found,
+                                  const std::vector<Choice>& fastest_first) {
+  constexpr std::size_t count_max = 4;
+  std::vector<Choice> varied{first};
+  std::set<std::string> shapes{shape_of(first)};
+  for (const Choice& one : found) {
+    if (!has_latency(one) || one.name() == first.name()) continue;
+    shapes.insert(shape_of(one));
+    varied.push_back(one);
+  }
+  for (const Choice& one : fastest_first)
+    if (varied.size() < count_max && (has_vector(one) || has_latency(one)) &&
+        shapes.insert(shape_of(one)).second)
+      varied.push_back(one);
+  return varied;
+}
+
+std::vector<Choice> on_both_sides_first(std::vector<Choice> fastest_first,
+                                        const std::vector<Choice>& found) {
+  std::set<std::pair<std::string, bool>> sides;
+  const auto is_first_of_its_side = [&](const Choice& choice) {
+    if (!has_latency(choice)) return true;
+    const std::string shape = shape_of(choice);
+    const auto middle = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
+      return has_latency(other) && shape_of(other) == shape;
+    });
+    return middle == found.end() || latency_of(choice) == latency_of(*middle) ||
+           sides.emplace(shape, latency_of(choice) > latency_of(*middle)).second;
+  };
+  std::stable_partition(fastest_first.begin(), fastest_first.end(), is_first_of_its_side);
+  return fastest_first;
 }
 
 }  // namespace tutti::tune

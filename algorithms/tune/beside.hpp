@@ -29,6 +29,11 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
 
 /// Whether a choice has a Fibonacci tree over the nodes, and is no chain.
 bool has_latency(const Choice& choice);
+std::uint32_t latency_of(const Choice& choice);
+
+/// Equal for choices that differ only in the messages of their rounds, or only in the latency of
+/// their tree.
+std::string shape_of(const Choice& choice);
 
 /// The row, the number of lanes, and for each number of nodes in its tree the sizes of the
 /// subtrees: equal for choices that differ in nothing but a latency that makes no difference.
@@ -48,5 +53,16 @@ std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t messages_max);
+
+/// What beside() is asked about: `first`, the trees among the candidates that were found, and the
+/// fastest of each other shape, with which there are at most four.
+std::vector<Choice> worth_varying(const Choice& first, const std::vector<Choice>& found,
+                                  const std::vector<Choice>& fastest_first);
+
+/// Trees of several latencies that take equally long on this machine do not on another.  So of each
+/// shape that was found, one lower and one higher latency keep their places, and the others follow
+/// all the rest.
+std::vector<Choice> on_both_sides_first(std::vector<Choice> fastest_first,
+                                        const std::vector<Choice>& found);
 
 }  // namespace tutti::tune

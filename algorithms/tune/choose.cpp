@@ -840,25 +840,26 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
-  // Whatever the family, what costs nearly as little as the best one, and what is beside it; trees
-  // of several latencies that cost equally little on this machine are not equal on another.
-  constexpr plan::Picoseconds close_share = 16;
-  constexpr std::size_t close_max = 2;
+  // Whatever the family, what may take as little as the best one: prices of other numbers of lanes
+  // are off by different parts, so events decide between these.
+  constexpr plan::Picoseconds close_share = 4;
+  constexpr std::size_t close_max = 12;
   std::vector<Choice> near;
   std::set<std::string> seen = names;
   for (const auto& [price, rival] : all) {
-    if (is_one_node || price - all.front().first > all.front().first / close_share) break;
+    if (is_one_node || near.size() == close_max) break;
+    if (price - all.front().first > all.front().first / close_share) continue;
     Choice choice = Chooser::with(*priced, *rival);
-    if (near.size() < close_max && seen.insert(name_when_trimmed(choice)).second)
-      near.push_back(std::move(choice));
+    if (seen.insert(name_when_trimmed(choice)).second) near.push_back(std::move(choice));
   }
-  std::vector<Choice> middles{is_one_node && !has_vector(best) ? found.front() : best};
-  for (const Choice& one : found)
-    if (has_latency(one) && one.name() != middles.front().name()) middles.push_back(one);
-  for (const Choice& one : middles)
-    for (Choice& choice : beside(one, raced, topology, knowledge, messages_max / middles.size()))
+  near = by_events(std::move(near), messages_max);
+  const Choice& first = is_one_node && !has_vector(best) ? found.front() : best;
+  const std::vector<Choice> middles = worth_varying(first, found, near);
+  for (const Choice& middle : middles)
+    for (Choice& choice : beside(middle, raced, topology, knowledge, messages_max / middles.size()))
       near.push_back(std::move(choice));
-  for (Choice& choice : by_events(std::move(near), messages_max)) add(std::move(choice));
+  for (Choice& choice : on_both_sides_first(by_events(std::move(near), messages_max), found))
+    add(std::move(choice));
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

@@ -346,8 +346,17 @@ void add_across_leaders(const Query& query, std::span<const Node> domain_of,
   inner.is_undivided =
       inner.is_undivided || inner.algorithm == Algorithm::automatic;  // it is small
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
-  if (auto choice = choice_across(query, inner, leaders, query.network))
-    variants.push_back({.group_size = group_size, .across = std::move(choice)});
+  const auto add = [&](const CollectiveRequest& asked) {
+    if (auto choice = choice_across(query, asked, leaders, query.network))
+      variants.push_back({.group_size = group_size, .across = std::move(choice)});
+  };
+  add(inner);
+  // Prices of lanes and of a leader are off by different parts, so both race.
+  if (!query.request.for_race || !inner.only.empty() || variants.empty() ||
+      !variants.back().across || variants.back().across->row().hierarchy != Hierarchy::lanes)
+    return;
+  inner.across = Across::leader;
+  add(inner);
 }
 
 /// In groups of several sizes, where there are several of a node.  Their leaders may meet in groups

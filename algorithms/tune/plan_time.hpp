@@ -51,7 +51,7 @@ std::size_t messages_followed(const Query& query, const Row& row, const Variant&
 inline constexpr std::size_t messages_followed_max = 16384;
 inline constexpr std::uint32_t ranks_followed_max = 2048;
 /// What candidates() may follow for a race of tutti-tune.
-inline constexpr std::size_t messages_of_race_max = 4 * messages_followed_max;
+inline constexpr std::size_t messages_of_race_max = 8 * messages_followed_max;
 /// All that one candidate of a race may follow: up to about 100 ms, less than a race takes.
 inline constexpr std::size_t messages_of_finding_max = 8 * messages_followed_max;
 

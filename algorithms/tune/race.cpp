@@ -17,7 +17,8 @@ using plan::Picoseconds;
 
 constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
-// More strict than it seems to need, because the end is looked for after each block.
+// More strict than it seems to need, because the end is looked for after each block.  Of several
+// candidates, each may hide a faster one, so that they share it.
 constexpr double by_chance_max_at_end = 0.002;
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -125,9 +126,10 @@ class Runners {
   }
   bool is_decided() const {
     const std::uint32_t first = winner();
+    const auto others = static_cast<double>(times_.size() - 1);
     return first == left_.front() && std::all_of(left_.begin(), left_.end(), [&](auto one) {
              return one == first ||
-                    slower_by_chance(one, first, 1 / too_slow) <= by_chance_max_at_end;
+                    slower_by_chance(one, first, 1 / too_slow) <= by_chance_max_at_end / others;
            });
   }
 

@@ -250,6 +250,9 @@ tutti_test(process_node_time LABEL process TIMEOUT 480 ARGUMENTS --gtest_filter=
   SOURCES node_time_test.cpp
   LINK tutti tutti_runtime tutti_tune tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_node_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+tutti_test(process_shared_ports LABEL process TIMEOUT 120 SOURCES shared_ports_test.cpp
+  LINK tutti tutti_verbs tutti_bootstrap)
+target_include_directories(process_shared_ports PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 # Their clock is virtual, so that they may run beside others.
 set_tests_properties(process_virtual_time process_node_time PROPERTIES LABELS "process;virtual")
 add_test(NAME long_node_time COMMAND process_node_time --gtest_filter=LongNodeTime.*)

@@ -19,6 +19,7 @@ target_sources(tutti_verbs PRIVATE
   soft/event_queue.cpp
   soft/fabric_model.cpp
   soft/soft_clock.cpp
+  soft/shared_ports.cpp
   soft/timing.cpp
   soft/virtual_time.cpp
   soft/extended.cpp
@@ -60,6 +61,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/device_list.hpp
   soft/event_queue.hpp
   soft/fabric_model.hpp
+  soft/shared_ports.hpp
   soft/soft_clock.hpp
   soft/timing.hpp
   soft/virtual_time.hpp

@@ -14,6 +14,7 @@
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/remote.hpp"
 #include "verbs/soft/send.hpp"
+#include "verbs/soft/shared_ports.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -68,11 +69,6 @@ Picoseconds Timing::now() const noexcept {
   return is_virtual() ? virtual_time_->now() : (real_now_ns() - epoch_ns_) * picoseconds_per_ns;
 }
 
-/// The difference between the target's time and this process's.
-Picoseconds Timing::shift_of(const SegmentHeader& target) const noexcept {
-  return is_virtual() ? 0 : (target.epoch_ns - epoch_ns_) * picoseconds_per_ns;
-}
-
 bool Timing::happens(double probability) noexcept {
   assert(probability <= 1);
   return probability > 0 && std::uniform_real_distribution<double>()(numbers_) < probability;
@@ -118,8 +114,7 @@ Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
   const std::uint32_t to = target ? target->place : place_;
   const std::size_t outgoing = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
   const Picoseconds port = std::max(scaled(model_.gap, slowness_), model_.wire_time(outgoing));
-  const Picoseconds leaves =
-      reserve(transmit_port(pair.process.view().header(), place_), now(), port);
+  const Picoseconds leaves = take(Port::transmit, pair.process.view().header(), now(), port);
   Journey journey = get_through(pair, request, to, outgoing, leaves);
   journey.number = ++requests_;
   journey.due += scaled(model_.send_overhead, slowness_) + model_.latency_between(place_, to) +
@@ -136,20 +131,23 @@ Picoseconds Timing::pass_port_of(const QueuePair& pair, const Request& request, 
   SegmentHeader* const target = header_of_target(pair);
   const std::size_t incoming = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
   if (!target) return due;
-  const Picoseconds shift = shift_of(*target);
-  return reserve(receive_port(*target, target->place), due - shift, model_.port_time(incoming)) +
-         shift;
+  return take(Port::receive, *target, due, model_.port_time(incoming));
 }
 
-/// In virtual time the ranks of a node share its ports.  In real time each process has ports of its
-/// own.
-std::atomic<Picoseconds>& Timing::transmit_port(SegmentHeader& header,
-                                                std::uint32_t place) const noexcept {
-  return is_virtual() ? virtual_time_->ports_of(place).transmit : header.transmit_port;
-}
-std::atomic<Picoseconds>& Timing::receive_port(SegmentHeader& header,
-                                               std::uint32_t place) const noexcept {
-  return is_virtual() ? virtual_time_->ports_of(place).receive : header.receive_port;
+Picoseconds Timing::take(Port which, SegmentHeader& of, Picoseconds earliest,
+                         Picoseconds duration) const noexcept {
+  const auto one_of = [&](auto& ports) -> std::atomic<Picoseconds>& {
+    return which == Port::transmit ? ports.transmit : ports.receive;
+  };
+  if (is_virtual()) return reserve(one_of(virtual_time_->ports_of(of.place)), earliest, duration);
+  const SharedPorts* const job = SharedPorts::joined();
+  if (SharedPorts::Ports* const shared = job ? job->ports_of(of.place) : nullptr) {
+    const Picoseconds shift = (job->epoch_ns() - epoch_ns_) * picoseconds_per_ns;
+    return reserve(one_of(*shared), earliest - shift, duration) + shift;
+  }
+  const Picoseconds shift = (of.epoch_ns - epoch_ns_) * picoseconds_per_ns;
+  std::atomic<Picoseconds>& own = which == Port::transmit ? of.transmit_port : of.receive_port;
+  return reserve(own, earliest - shift, duration) + shift;
 }
 
 void Timing::wake_target(const QueuePair& pair) noexcept {
@@ -164,9 +162,8 @@ Picoseconds Timing::answer(const QueuePair& pair, const Request& request,
   wake_target(pair);
   const Picoseconds back = model_.latency_between(target->place, place_);
   if (request.opcode != IBV_WR_RDMA_READ) return now() + back;
-  const Picoseconds shift = shift_of(*target);
-  return reserve(transmit_port(*target, target->place), now() - shift, model_.port_time(bytes)) +
-         shift + back + model_.wire_time(bytes);
+  return take(Port::transmit, *target, now(), model_.port_time(bytes)) + back +
+         model_.wire_time(bytes);
 }
 
 void Timing::charge_receives(Process& process, int receives) noexcept {

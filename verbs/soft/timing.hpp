@@ -97,12 +97,13 @@ class Timing {
   bool is_down(std::uint32_t place, Picoseconds at) const noexcept;
   Journey get_through(const QueuePair& pair, const Request& request, std::uint32_t to,
                       std::size_t bytes, Picoseconds at) noexcept;
-  Picoseconds shift_of(const SegmentHeader& target) const noexcept;
   void spend(Process& process, Picoseconds time) noexcept;
   void pass_time(Process& process, Picoseconds until) noexcept;
-  std::atomic<Picoseconds>& transmit_port(SegmentHeader& header,
-                                          std::uint32_t place) const noexcept;
-  std::atomic<Picoseconds>& receive_port(SegmentHeader& header, std::uint32_t place) const noexcept;
+  /// Takes the transmit or the receive port of a process for `duration` as soon as it is free, not
+  /// before `earliest`; returns when that is.
+  enum class Port : std::uint8_t { transmit, receive };
+  Picoseconds take(Port which, SegmentHeader& of, Picoseconds earliest,
+                   Picoseconds duration) const noexcept;
   Picoseconds next_due(Process& process) const noexcept;
 
   FabricModel model_;

@@ -38,7 +38,6 @@ struct alignas(64) VirtualTime::Seat {
   bool listening;
   bool woken;
   std::uint32_t node;
-  Ports ports;  // of the node of this number, which is no more than a rank
 };
 
 struct alignas(64) VirtualTime::Table {
@@ -48,7 +47,7 @@ struct alignas(64) VirtualTime::Table {
 };
 
 VirtualTime::VirtualTime(std::uint32_t rank_count, std::span<const std::uint32_t> node_of)
-    : rank_count_(rank_count) {
+    : rank_count_(rank_count), ports_(rank_count, node_of) {
   static_assert(std::is_standard_layout_v<Seat>);
   static_assert(sizeof(Seat) == 64);
   static_assert(sizeof(Table) == 64);
@@ -110,9 +109,8 @@ void VirtualTime::enter(std::mutex& guard) noexcept {
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       seat(rank).clock = wake(rank) = 0;
       seat(rank).listening = seat(rank).woken = false;
-      seat(rank).ports.transmit.store(0, std::memory_order_relaxed);
-      seat(rank).ports.receive.store(0, std::memory_order_relaxed);
     }
+    ports_.free_all();
     hand_over();
   }
   await_turn(before);
@@ -158,8 +156,9 @@ void VirtualTime::arrive_at_neighbours() noexcept {
     if (rank != rank_ && seat(rank).node == own().node) arrive_at(rank);
 }
 
-VirtualTime::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
-  return seat(seat(rank < rank_count_ ? rank : rank_).node).ports;
+SharedPorts::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
+  SharedPorts::Ports* const ports = ports_.ports_of(rank);
+  return ports == nullptr ? *ports_.ports_of(rank_) : *ports;
 }
 
 /// Gives the turn to the earliest rank, which may be this one; to nobody when all have left.

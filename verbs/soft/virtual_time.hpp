@@ -15,6 +15,7 @@
 
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/fabric_model.hpp"
+#include "verbs/soft/shared_ports.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -57,13 +58,8 @@ class VirtualTime {
   /// Something may be seen by the other ranks of this rank's node, now.
   void arrive_at_neighbours() noexcept;
 
-  /// When the ports of a node are free again; its ranks share them.
-  struct Ports {
-    std::atomic<Picoseconds> transmit;
-    std::atomic<Picoseconds> receive;
-  };
-  /// Returns the ports of the rank's node.
-  Ports& ports_of(std::uint32_t rank) const noexcept;
+  /// The ports of the rank's node; of a process outside of the job, those of this rank's.
+  SharedPorts::Ports& ports_of(std::uint32_t rank) const noexcept;
 
  private:
   struct Seat;
@@ -82,6 +78,7 @@ class VirtualTime {
   std::uint32_t rank_ = 0;
   // Changed under the guard, and read by the rank's one thread without it.
   std::atomic<bool> entered_{false};
+  SharedPorts ports_;
   detail::Mapping mapping_;
 };
 

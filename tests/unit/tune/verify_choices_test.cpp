@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "microbench/tune_racers.hpp"
 #include "microbench/verify_tuned.hpp"
 
 namespace tutti::bench {
@@ -24,7 +25,7 @@ TEST(VerifyChoices, of_a_sample_of_the_grid_are_near_the_least) {
   const std::size_t count = asked == nullptr ? 300 : std::strtoul(asked, nullptr, 10);
   const std::vector<CellResult> results =
       verify_choices(sample_of_choices(grid, count == 0 ? grid.size() : count, 21), {});
-  std::printf("%s%s", table_of(results).c_str(), misses_of(results).c_str());
+  std::printf("%s%s", table_of(results, ChosenBy::model).c_str(), misses_of(results).c_str());
   const RegretSummary regrets = regrets_of(results, ChosenBy::model);
   EXPECT_LE(regrets.median, bound_of(ChosenBy::model).median);
   if (asked != nullptr) return;  // the bounds below are those of this sample
@@ -117,8 +118,9 @@ TEST(VerifyChoices, by_exact_parameters_are_within_the_bounds_where_prices_are_o
 TEST(VerifyChoices, of_lanes_in_turns_do_not_depend_on_a_gap_that_is_known_exactly) {
   const ChoiceCell cell{.preset = "roce25", .nodes = 31, .ranks_per_node = 8, .bytes = 1u << 20};
   const tune::Machine& truth = tune::machine_preset(cell.preset);
+  TunedFiles files({});
   for (const std::uint64_t seed : {0u, 6u, 13u}) {
-    const CellResult result = verify_choice(cell, machine_off_by(truth, 5, seed), truth, {});
+    const CellResult result = verify_choice(cell, machine_off_by(truth, 5, seed), truth, {}, files);
     EXPECT_LE(result.regret(ChosenBy::model), bound_of(ChosenBy::model).worst)
         << result.by(ChosenBy::model).choice << ", seed " << seed;
   }
@@ -150,6 +152,24 @@ TEST(VerifyChoices, neighbours_have_other_bytes_and_other_nodes) {
   EXPECT_GT(with_both, 1000u);
 }
 
+// Cells share the races of their neighbours, whoever asks first.
+TEST(VerifyChoices, what_files_say_does_not_depend_on_the_order_of_questions) {
+  std::vector<ChoiceCell> cells;
+  for (const std::uint32_t nodes : {5u, 6u, 8u, 9u})
+    for (const std::uint64_t bytes : {8u, 256u, 1024u})
+      cells.push_back({.preset = "hdr", .nodes = nodes, .ranks_per_node = 4, .bytes = bytes});
+  TunedFiles forward({}), backward({});
+  std::vector<tune::Knowledge> first, second;
+  for (const ChoiceCell& cell : cells) first.push_back(forward.nearby(cell));
+  for (auto cell = cells.rbegin(); cell != cells.rend(); ++cell)
+    second.insert(second.begin(), backward.nearby(*cell));
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    EXPECT_EQ(first[i].findings, second[i].findings) << cells[i].text();
+    EXPECT_EQ(first[i].findings.size(), tuned_nearby(cells[i], 768).size());
+    EXPECT_EQ(first[i].machine, first[0].machine) << "one file, one machine";
+  }
+}
+
 // As with tutti-tune, the choice without a file is the first of the list, which wins ties.
 TEST(VerifyChoices, the_choice_without_a_file_takes_part_in_races) {
   for (const ChoiceCell& cell : sample_of_choices(grid_of_choices(64), 30, 5)) {
@@ -160,6 +180,52 @@ TEST(VerifyChoices, the_choice_without_a_file_takes_part_in_races) {
     const auto is_usual = [&](const tune::Timing& one) { return one.choice == usual; };
     EXPECT_TRUE(is_usual(found.winner) || (!found.others.empty() && is_usual(found.others[0])))
         << cell.text() << ": " << usual;
+  }
+}
+
+// In these cells prices of other numbers of lanes, or of leaders of groups, were off by so much
+// that the fastest schedule was not raced; in the third, trees of higher latencies took all the
+// places.
+TEST(VerifyChoices, what_is_fastest_takes_part_in_races_although_prices_mislead) {
+  using tune::Collective;
+  struct Case {
+    ChoiceCell cell;
+    std::uint64_t seed;  // of the parameters' errors
+    const char* fastest;
+  };
+  const Case cases[] = {{{.preset = "qdr", .nodes = 63, .ranks_per_node = 8, .bytes = 4096},
+                         20374,
+                         "4 lanes, recursive_multiplying with 2,2,2 a round across"},
+                        {{.preset = "roce10",
+                          .nodes = 13,
+                          .ranks_per_node = 8,
+                          .bytes = 4096,
+                          .agreement = Agreement::relaxed},
+                         14826,
+                         "groups of 4, leader, chunked_fold across across"},
+                        {{.preset = "ndr",
+                          .collective = Collective::broadcast,
+                          .nodes = 64,
+                          .ranks_per_node = 4,
+                          .bytes = 256},
+                         44322,
+                         "fibonacci_tree of latency 48"},
+                        {{.preset = "ndr",
+                          .collective = Collective::broadcast,
+                          .nodes = 13,
+                          .ranks_per_node = 8,
+                          .bytes = 4096},
+                         51030,
+                         "4 lanes of latency 11"}};
+  for (const Case& one : cases) {
+    const tune::Machine& truth = tune::machine_preset(one.cell.preset);
+    const Racers racers =
+        racers_of(one.cell.request(), one.cell.topology(),
+                  tune::untuned(machine_off_by(truth, 5, one.seed)), without_file());
+    std::string names;
+    for (const tune::Choice& choice : racers.choices) names += choice.name() + "; ";
+    EXPECT_NE(names.find(one.fastest), std::string::npos) << one.cell.text() << ": " << names;
+    EXPECT_LE(racers.choices.size(), racers_max);
   }
 }
 
