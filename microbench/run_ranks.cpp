@@ -33,7 +33,7 @@ class Ranks {
     const std::vector<LocalResult> results =
         run_local({.rank_count = *options_.local}, [&](Exchange& exchange) {
           if (virtual_time) virtual_time->join(index_of(exchange.self()));
-          if (ports) ports->join();
+          if (ports) ports->join(index_of(exchange.self()));
           return one({.bootstrap = "local", .exchange = exchange});
         });
     return exit_status_of(program_, results, failure_);

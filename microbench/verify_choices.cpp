@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <tutti/detail/cpu_set.hpp>
 #include <utility>
 
 #include "microbench/percent.hpp"
@@ -303,7 +304,7 @@ Picoseconds time_of(const Choice& choice, const ChoiceCell& cell, const plan::Ne
 
 CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
                          const tune::Machine& truth, const VerifyOptions& options,
-                         TunedFiles& files) {
+                         TunedFiles* files) {
   const plan::Network network = truth.network();
   const CollectiveRequest request = cell.request();
   const tune::Topology topology = cell.topology();
@@ -328,7 +329,7 @@ CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
   };
   if (options.model) take(ChosenBy::model, model);
   if (options.race) take(ChosenBy::race, after_race(cell, known, network, options.seed));
-  if (options.nearby) take(ChosenBy::nearby, files.nearby(cell));
+  if (files != nullptr) take(ChosenBy::nearby, files->nearby(cell));
 
   // Every row and variant, and every vector of few ranks.
   const std::vector<Choice> rivals = tune::rivals(request, topology, network);
@@ -390,7 +391,8 @@ std::vector<CellResult> verify_choices(
     VerifyOptions of_cell = options;
     of_cell.seed = options.seed + number;
     const tune::Machine known = machine_off_by(truth, options.percent_off, of_cell.seed);
-    CellResult result = verify_choice(cell, known, truth, of_cell, files);
+    CellResult result =
+        verify_choice(cell, known, truth, of_cell, options.nearby ? &files : nullptr);
     const std::lock_guard lock(mutex);
     results[number] = std::move(result);
     if (progress && !progress(results[number], ++done, cells.size())) next = cells.size();
@@ -405,13 +407,15 @@ std::vector<CellResult> verify_choices(
     }
   };
   {
+    const unsigned count = options.threads > 0 ? options.threads : detail::allowed_cpus().count();
     std::vector<std::jthread> others;
-    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) others.emplace_back(work);
+    others.reserve(count);
+    for (unsigned i = 1; i < count; ++i) others.emplace_back(work);
     work();
   }
   if (failed) std::rethrow_exception(failed);
-  // After an early end, the cells that were begun last may be missing.
-  std::erase_if(results, [](const CellResult& result) { return result.least == 0; });
+  // After an early end, those that were not begun are missing.
+  std::erase_if(results, [](const CellResult& result) { return result.best.empty(); });
   return results;
 }
 

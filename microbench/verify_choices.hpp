@@ -99,18 +99,19 @@ struct VerifyOptions {
   /// The ways of choosing that are looked at.
   bool model = true, race = false, nearby = false;
   std::uint32_t ranks_max = 768;  // of a cell nearby
+  unsigned threads = 0;           // of verify_choices(); 0: one for each CPU that it may use
 };
 
-/// Looks at a cell whose choice is made from what is known of a machine that is `truth`.  `files`
-/// has the findings of other cells, if the options ask for them.
+/// Looks at a cell whose choice is made from what is known of a machine that is `truth`.  If there
+/// are `files`, it is also chosen by their findings of other cells, instead of what is known.
 CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
                          const tune::Machine& truth, const VerifyOptions& options,
-                         TunedFiles& files);
+                         TunedFiles* files = nullptr);
 
-/// Looks at each cell, with parameters that are off, on all CPUs that this process may use.
-/// `progress` is told each result, and how many there are of how many, by one thread at a time; it
-/// returns whether to go on.  The results come in the order of the cells, and do not depend on the
-/// number of CPUs.
+/// Looks at each cell, with parameters that are off.  `progress` is told each result, and how many
+/// there are of how many, by one thread at a time; it returns whether to go on.  The results come
+/// in the order of the cells, and do not depend on the number of threads.  What a cell throws ends
+/// all.
 std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress = {});

@@ -32,9 +32,9 @@ tune::Knowledge after_race(const ChoiceCell& cell, const tune::Machine& known,
                            const plan::Network& truth, std::uint64_t seed);
 
 /// Tuning files, one for each preset, collective and number of ranks a node, whose parameters are
-/// off, each in a direction of its own.  A cell is raced when a file is first asked for it, so that
-/// cells with common neighbours share their races.  What a file says depends on the seed of the
-/// options alone, not on the order of questions.  Every thread may ask.
+/// off, each in a direction of its own.  Cells with common neighbours share the races of these,
+/// which are run when somebody asks.  What a file says depends on the options alone, not on the
+/// order of questions.  Every thread may ask; two that ask for the same race at once both run it.
 class TunedFiles {
  public:
   explicit TunedFiles(const VerifyOptions& options)

@@ -1,9 +1,11 @@
 #include "tune/beside.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "plan/rooted/divided_tree.hpp"
 #include "tune/rows.hpp"
@@ -49,15 +51,6 @@ bool has_latency(const Choice& choice) {
   return fans.across_by.rule == plan::Branching::Rule::fibonacci && !fans.is_chain;
 }
 
-std::uint32_t latency_of(const Choice& choice) {
-  return choice.variant().fans.across_by.latency;
-}
-
-std::string shape_of(const Choice& choice) {
-  if (has_vector(choice)) return name_with_vector(choice, {1});
-  return has_latency(choice) ? name_with_latency(choice, 1) : choice.name();
-}
-
 Trees trees_of(const Choice& choice) {
   const Variant& variant = choice.variant();
   Trees trees{choice.row().name, variant.lane_count, {}};
@@ -87,6 +80,17 @@ std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_
 }
 
 namespace {
+
+std::uint32_t latency_of(const Choice& choice) {
+  return choice.variant().fans.across_by.latency;
+}
+
+/// Equal for choices that differ only in the messages of their rounds, or only in the latency of
+/// their tree.
+std::string shape_of(const Choice& choice) {
+  if (has_vector(choice)) return name_with_vector(choice, {1});
+  return has_latency(choice) ? name_with_latency(choice, 1) : choice.name();
+}
 
 /// For each n up to 7, the largest core with n messages in each round, and the largest of two
 /// rounds with n in the first.
@@ -217,17 +221,18 @@ std::vector<Choice> worth_varying(const Choice& first, const std::vector<Choice>
 std::vector<Choice> on_both_sides_first(std::vector<Choice> fastest_first,
                                         const std::vector<Choice>& found) {
   std::set<std::pair<std::string, bool>> sides;
-  const auto is_first_of_its_side = [&](const Choice& choice) {
-    if (!has_latency(choice)) return true;
+  std::vector<Choice> first, later;
+  for (Choice& choice : fastest_first) {
     const std::string shape = shape_of(choice);
     const auto middle = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
       return has_latency(other) && shape_of(other) == shape;
     });
-    return middle == found.end() || latency_of(choice) == latency_of(*middle) ||
-           sides.emplace(shape, latency_of(choice) > latency_of(*middle)).second;
-  };
-  std::stable_partition(fastest_first.begin(), fastest_first.end(), is_first_of_its_side);
-  return fastest_first;
+    const bool is_second = middle != found.end() && latency_of(choice) != latency_of(*middle) &&
+                           !sides.emplace(shape, latency_of(choice) > latency_of(*middle)).second;
+    (is_second ? later : first).push_back(std::move(choice));
+  }
+  std::move(later.begin(), later.end(), std::back_inserter(first));
+  return first;
 }
 
 }  // namespace tutti::tune

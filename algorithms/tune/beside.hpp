@@ -29,11 +29,6 @@ std::vector<Choice> with_uniform_vectors(const Choice& choice, const CollectiveR
 
 /// Whether a choice has a Fibonacci tree over the nodes, and is no chain.
 bool has_latency(const Choice& choice);
-std::uint32_t latency_of(const Choice& choice);
-
-/// Equal for choices that differ only in the messages of their rounds, or only in the latency of
-/// their tree.
-std::string shape_of(const Choice& choice);
 
 /// The row, the number of lanes, and for each number of nodes in its tree the sizes of the
 /// subtrees: equal for choices that differ in nothing but a latency that makes no difference.

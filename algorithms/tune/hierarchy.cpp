@@ -346,17 +346,19 @@ void add_across_leaders(const Query& query, std::span<const Node> domain_of,
   inner.is_undivided =
       inner.is_undivided || inner.algorithm == Algorithm::automatic;  // it is small
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
-  const auto add = [&](const CollectiveRequest& asked) {
-    if (auto choice = choice_across(query, asked, leaders, query.network))
-      variants.push_back({.group_size = group_size, .across = std::move(choice)});
+  const auto add = [&](std::shared_ptr<const Choice> choice) {
+    variants.push_back({.group_size = group_size, .across = std::move(choice)});
   };
-  add(inner);
+  const std::shared_ptr<const Choice> cheapest =
+      choice_across(query, inner, leaders, query.network);
+  if (!cheapest) return;
+  add(cheapest);
   // Prices of lanes and of a leader are off by different parts, so both race.
-  if (!query.request.for_race || !inner.only.empty() || variants.empty() ||
-      !variants.back().across || variants.back().across->row().hierarchy != Hierarchy::lanes)
+  if (!query.request.for_race || !inner.only.empty() ||
+      cheapest->row().hierarchy != Hierarchy::lanes)
     return;
   inner.across = Across::leader;
-  add(inner);
+  add(choice_across(query, inner, leaders, query.network));
 }
 
 /// In groups of several sizes, where there are several of a node.  Their leaders may meet in groups

@@ -89,8 +89,8 @@ struct alignas(line_bytes) SegmentHeader {
 
   // These belong to an emulated network.  `place` is the position of this process in it, a
   // constant.  The ports say until when they are taken in either direction, in picoseconds since
-  // `epoch_ns` of the monotonic clock or in virtual time.  Relaxed: a sender takes a port's time
-  // and nothing else.
+  // `epoch_ns` of the monotonic clock; they are unused where ranks share ports (shared_ports.hpp).
+  // Relaxed: a sender takes a port's time and nothing else.
   alignas(line_bytes) std::uint32_t place;
   std::int64_t epoch_ns;
   std::atomic<std::int64_t> transmit_port;

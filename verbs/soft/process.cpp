@@ -25,6 +25,7 @@
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/send.hpp"
+#include "verbs/soft/shared_ports.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -107,7 +108,11 @@ int Process::start() {
   view_ = segment.view();
   if (!settings_.fabric.empty()) {
     VirtualTime* const virtual_time = VirtualTime::joined();
-    const std::uint32_t place = virtual_time ? virtual_time->rank() : settings_.place;
+    std::uint32_t place = settings_.place;
+    if (virtual_time)
+      place = virtual_time->rank();
+    else if (const SharedPorts* const ports = SharedPorts::joined())
+      place = ports->rank();
     view_.header().place = place;
     try {
       timing_ = std::make_unique<Timing>(read_fabric_model(settings_.fabric), view_.header(),

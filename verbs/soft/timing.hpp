@@ -8,7 +8,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -99,9 +98,9 @@ class Timing {
                       std::size_t bytes, Picoseconds at) noexcept;
   void spend(Process& process, Picoseconds time) noexcept;
   void pass_time(Process& process, Picoseconds until) noexcept;
-  /// Takes the transmit or the receive port of a process for `duration` as soon as it is free, not
-  /// before `earliest`; returns when that is.
   enum class Port : std::uint8_t { transmit, receive };
+  /// Takes a port of a process for `duration` as soon as it is free, not before `earliest`; returns
+  /// when that is.
   Picoseconds take(Port which, SegmentHeader& of, Picoseconds earliest,
                    Picoseconds duration) const noexcept;
   Picoseconds next_due(Process& process) const noexcept;

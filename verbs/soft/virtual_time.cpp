@@ -37,7 +37,6 @@ struct alignas(64) VirtualTime::Seat {
   Picoseconds clock;
   bool listening;
   bool woken;
-  std::uint32_t node;
 };
 
 struct alignas(64) VirtualTime::Table {
@@ -53,18 +52,12 @@ VirtualTime::VirtualTime(std::uint32_t rank_count, std::span<const std::uint32_t
   static_assert(sizeof(Table) == 64);
   static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));  // a futex word
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
-  assert(rank_count > 0);
-  assert(node_of.empty() || node_of.size() == rank_count);
   const std::size_t bytes = sizeof(Table) + rank_count * (sizeof(Seat) + sizeof(Picoseconds));
   mapping_ = detail::Mapping(
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
   if (!mapping_)
     throw Error(ErrorCode::system, "virtual time: " + std::to_string(bytes) +
                                        " bytes of shared memory could not be had");
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
-    seat(rank).node = node_of.empty() ? rank : node_of[rank];
-    assert(seat(rank).node < rank_count);
-  }
 }
 
 VirtualTime::Table& VirtualTime::table() const noexcept {
@@ -153,7 +146,7 @@ void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
 
 void VirtualTime::arrive_at_neighbours() noexcept {
   for (std::uint32_t rank = 0; rank < rank_count_; ++rank)
-    if (rank != rank_ && seat(rank).node == own().node) arrive_at(rank);
+    if (rank != rank_ && ports_.ports_of(rank) == ports_.ports_of(rank_)) arrive_at(rank);
 }
 
 SharedPorts::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
