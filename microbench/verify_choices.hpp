@@ -102,16 +102,20 @@ struct VerifyOptions {
   unsigned threads = 0;           // of verify_choices(); 0: one for each CPU that it may use
 };
 
-/// Looks at a cell whose choice is made from what is known of a machine that is `truth`.  If there
-/// are `files`, it is also chosen by their findings of other cells, instead of what is known.
+/// Makes the choice for `cell` in each way that is asked for, and computes what it takes on the
+/// machine `truth`, beside the least of all candidates.  ChosenBy::model and ChosenBy::race, which
+/// `options` asks for, know the machine as `known`.  ChosenBy::nearby, if `files` is not NULL, uses
+/// the parameters and the findings of other cells in these files instead.
 CellResult verify_choice(const ChoiceCell& cell, const tune::Machine& known,
                          const tune::Machine& truth, const VerifyOptions& options,
                          TunedFiles* files = nullptr);
 
-/// Looks at each cell, with parameters that are off.  `progress` is told each result, and how many
-/// there are of how many, by one thread at a time; it returns whether to go on.  The results come
-/// in the order of the cells, and do not depend on the number of threads.  What a cell throws ends
-/// all.
+/// Calls verify_choice() for each cell, in `options.threads` threads; the known parameters differ
+/// from the true ones by `options.percent_off`.  After each cell, `progress` is called with its
+/// result, the number of finished cells and the number of all cells, never by two threads at once.
+/// If it returns false, cells that have begun are finished, and the others are missing from the
+/// results.  The results are in the order of `cells`; if none is missing, they do not depend on the
+/// number of threads.  If a cell throws, no further one is begun, and the exception is rethrown.
 std::vector<CellResult> verify_choices(
     const std::vector<ChoiceCell>& cells, const VerifyOptions& options,
     const std::function<bool(const CellResult&, std::size_t, std::size_t)>& progress = {});

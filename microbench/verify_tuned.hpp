@@ -31,16 +31,19 @@ std::vector<ChoiceCell> tuned_nearby(const ChoiceCell& cell, std::uint32_t ranks
 tune::Knowledge after_race(const ChoiceCell& cell, const tune::Machine& known,
                            const plan::Network& truth, std::uint64_t seed);
 
-/// Tuning files, one for each preset, collective and number of ranks a node, whose parameters are
-/// off, each in a direction of its own.  Cells with common neighbours share the races of these,
-/// which are run when somebody asks.  What a file says depends on the options alone, not on the
-/// order of questions.  Every thread may ask; two that ask for the same race at once both run it.
+/// Simulated tuning files, one for each preset, collective and number of ranks per node.  The
+/// machine parameters in a file are off by `percent_off`; which of them are too high and which too
+/// low differs from file to file.  The race of a cell is run when its finding is first needed, and
+/// its finding is kept, so that cells with common neighbours share it.  Findings depend on the
+/// options alone, not on the order of calls.  Thread-safe; if two threads need the same finding at
+/// once, both may run its race, with the same result.
 class TunedFiles {
  public:
   explicit TunedFiles(const VerifyOptions& options)
       : percent_off_(options.percent_off), seed_(options.seed), ranks_max_(options.ranks_max) {}
 
-  /// What a program knows that has the findings of tuned_nearby() of the file for this cell.
+  /// Returns what a program knows that has loaded the file of this cell's preset, collective and
+  /// number of ranks per node, if that holds the findings of tuned_nearby(cell) and no others.
   tune::Knowledge nearby(const ChoiceCell& cell);
 
  private:

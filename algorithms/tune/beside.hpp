@@ -49,14 +49,17 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t messages_max);
 
-/// What beside() is asked about: `first`, the trees among the candidates that were found, and the
-/// fastest of each other shape, with which there are at most four.
+/// Returns the choices whose neighbours beside() is to find: `first`, each other choice in `found`
+/// that has a tree, and then, until there are four in all, the fastest choice of each further shape
+/// in `fastest_first`.  Two choices have the same shape if they differ only in the messages of
+/// their rounds, or only in the latency of their tree.
 std::vector<Choice> worth_varying(const Choice& first, const std::vector<Choice>& found,
                                   const std::vector<Choice>& fastest_first);
 
-/// Trees of several latencies that take equally long on this machine do not on another.  So of each
-/// shape that was found, one lower and one higher latency keep their places, and the others follow
-/// all the rest.
+/// Reorders `fastest_first` so that the places of a race do not all go to trees whose latencies
+/// err in the same direction: which of them are fast depends on parameters that may be off.  For
+/// each tree in `found`, the fastest choice of its shape with a lower latency and the fastest one
+/// with a higher latency keep their places.  Those with other latencies move to the end.
 std::vector<Choice> on_both_sides_first(std::vector<Choice> fastest_first,
                                         const std::vector<Choice>& found);
 

@@ -840,8 +840,8 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
   add(best);  // which may have given way to the choice without a file
-  // Whatever the family, what may take as little as the best one: prices of other numbers of lanes
-  // are off by different parts, so events decide between these.
+  // Choices of any family that may be as fast as the cheapest one.  They are sorted by their events
+  // instead of their prices, whose relative error depends on the number of lanes.
   constexpr plan::Picoseconds close_share = 4;
   constexpr std::size_t close_max = 12;
   std::vector<Choice> near;

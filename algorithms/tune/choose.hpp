@@ -116,18 +116,22 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
-/// What may be worth a race: what choose() takes, the cheapest of another family, and the cheapest
-/// of all.  Then come, the fastest by their events first, up to twelve that cost at most a quarter
-/// more than the least, and the choices beside() the cheapest one, each tree before it, and the
-/// fastest of a few other shapes.  Among these are choices with one n of 1 to 7 in all rounds (V.
-/// End et al., INFOCOMP 2015).  The choice without a file and other families are last.  There are
-/// at most `count`, without duplicates; each can be asked for by its name().  In a single node,
-/// where rules decide otherwise, all that it can run is considered, and on up to 64 ranks one of
-/// several schedules with the same plans.
+/// Returns candidates for a race, at most `count` and without duplicates, in this order:
+///   1. what choose() returns, the cheapest choice of another family (in a single node, of all
+///      families), and the cheapest choice of all;
+///   2. sorted by the times of their events, up to twelve choices that cost at most a quarter more
+///      than the cheapest one (none in a single node), and the neighbours, by beside(), of the
+///      cheapest one, of each tree of group 1, and of the fastest of a few other shapes.  Among the
+///      neighbours are vectors with the same n, 1 to 7, in all rounds (V. End et al., INFOCOMP
+///      2015).  Some latencies of trees are moved to the end: see on_both_sides_first();
+///   3. the choice that is made without a tuning file, and then the remaining families.
+/// Each can be asked for by its name().  In a single node, where choose() without a file applies
+/// fixed rules, all schedules that the node can run are considered; on up to 64 ranks, only one of
+/// several schedules with the same plans is returned.
 ///
-/// `messages_max`: about how many messages are followed for prices, and up to six times as many to
-/// sort what comes after the cheapest.  For messages_followed_max, all takes 3 ms in the mean of
-/// the cells of `tutti-tune --verify`, and 42 ms at most (Xeon).
+/// Prices are computed by following about `messages_max` messages, and group 2 is sorted by
+/// following up to six times as many.  With messages_followed_max, a call takes 3 ms on average
+/// over the cells of `tutti-tune --verify`, and at most 42 ms (Xeon).
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count,
                                std::size_t messages_max = messages_followed_max);

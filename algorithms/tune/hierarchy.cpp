@@ -353,7 +353,7 @@ void add_across_leaders(const Query& query, std::span<const Node> domain_of,
       choice_across(query, inner, leaders, query.network);
   if (!cheapest) return;
   add(cheapest);
-  // Prices of lanes and of a leader are off by different parts, so both race.
+  // The relative errors of the two prices differ, so both lanes and a single leader are raced.
   if (!query.request.for_race || !inner.only.empty() ||
       cheapest->row().hierarchy != Hierarchy::lanes)
     return;

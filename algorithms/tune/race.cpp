@@ -17,8 +17,9 @@ using plan::Picoseconds;
 
 constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
-// More strict than it seems to need, because the end is looked for after each block.  Of several
-// candidates, each may hide a faster one, so that they share it.
+// The error probability of the test that ends a race.  It is lower than a single test would need,
+// because the test is repeated after each block.  It is divided by the number of other candidates,
+// because the test fails if the winner is too slow in comparison with any one of them.
 constexpr double by_chance_max_at_end = 0.002;
 
 [[noreturn]] void refuse(const std::string& what) {

@@ -13,8 +13,8 @@
 //     1.2 % if it is in front of it in the list (Holm's correction for several comparisons, S.
 //     Holm, Scand. J. Stat. 1979)
 //   * the race is over if no candidate is left in front of the winner, and the winner takes at most
-//     2.5 % more than each of the others that are left, with 99.8 % confidence for all candidates
-//     together (C. Bonferroni's correction)
+//     2.5 % more than each of the others that are left; the probability that this is wrong is at
+//     most 0.2 % for all other candidates together (Bonferroni's correction)
 #pragma once
 
 #include <cstdint>

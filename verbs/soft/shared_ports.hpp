@@ -1,6 +1,7 @@
-// The ports of a job's nodes in an emulated network.  Ranks of a node share one transmit port and
-// one receive port, which are in memory that the ranks inherit by fork: in virtual time, and in
-// real time if each rank has joined.  Else each process has ports of its own.
+// The transmit and the receive port of each node of a job in an emulated network.  They are in
+// memory that the ranks inherit by fork.  All ranks of a node use the same two ports in virtual
+// time, and also in real time if every rank has called join().  Otherwise each process has two
+// ports of its own (SegmentHeader in layout.hpp).
 #pragma once
 
 #include <atomic>
@@ -20,16 +21,16 @@ class SharedPorts {
     std::atomic<Picoseconds> receive;
   };
 
-  /// Created before the ranks are forked.  `node_of` says which node each rank is of, from 0 on;
-  /// empty: each is a node of its own.  All ports are free.  Throws Error where there is no memory
-  /// for it.
+  /// To be constructed before the ranks are forked.  `node_of[r]` is the number of the node of rank
+  /// r, below `rank_count`; if `node_of` is empty, each rank is a node of its own.  All ports are
+  /// free at first.  Throws Error{system} if there is not enough memory.
   explicit SharedPorts(std::uint32_t rank_count, std::span<const std::uint32_t> node_of = {});
   SharedPorts(const SharedPorts&) = delete;
   SharedPorts& operator=(const SharedPorts&) = delete;
 
-  /// Called in the process of `rank` before it opens the device: in real time, the rank is its
-  /// place in the network, and its messages pass these ports.  The object must outlive the
-  /// device's use.
+  /// To be called in the process of `rank` before it opens the device.  In real time, `rank` is
+  /// then this process's place in the network, and its messages pass these ports.  This object has
+  /// to exist as long as the device is in use.
   void join(std::uint32_t rank) noexcept;
   /// The object that this process has joined, or NULL.
   static SharedPorts* joined() noexcept;

@@ -99,8 +99,8 @@ class Timing {
   void spend(Process& process, Picoseconds time) noexcept;
   void pass_time(Process& process, Picoseconds until) noexcept;
   enum class Port : std::uint8_t { transmit, receive };
-  /// Takes a port of a process for `duration` as soon as it is free, not before `earliest`; returns
-  /// when that is.
+  /// Reserves a port of the process `of` for `duration`, from the time at which it is free, but not
+  /// before `earliest`.  Returns the time at which the reservation begins.
   Picoseconds take(Port which, SegmentHeader& of, Picoseconds earliest,
                    Picoseconds duration) const noexcept;
   Picoseconds next_due(Process& process) const noexcept;

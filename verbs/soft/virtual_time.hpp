@@ -58,7 +58,8 @@ class VirtualTime {
   /// Something may be seen by the other ranks of this rank's node, now.
   void arrive_at_neighbours() noexcept;
 
-  /// The ports of the rank's node; of a process outside of the job, those of this rank's.
+  /// Returns the ports of the node of `rank`.  If the job has no such rank, because it is the place
+  /// of a process outside of the job, returns the ports of the calling rank's own node.
   SharedPorts::Ports& ports_of(std::uint32_t rank) const noexcept;
 
  private:
