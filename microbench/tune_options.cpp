@@ -124,7 +124,8 @@ void declare(CommandLine& line, Words& words, TuneOptions& options) {
   line.add("--verify", default_verified, words.verify,
            "without any machine, print how far tuning keeps what it promises, and what misses a "
            "bound; exit status 3 if something does.  How far choices are from the best ones, over "
-           "a grid of networks, shapes and sizes, which takes hours unless there is a --budget: "
+           "a grid of networks, shapes and sizes, which takes an hour of processor time unless "
+           "there is a --budget: "
            "model, by the model alone; race, after a race; nearby, by findings of other bytes "
            "and nodes.  These take seconds to a minute: fit, parameters and their intervals from "
            "samples with noise; "
