@@ -170,8 +170,8 @@ TEST(VerifyChoices, what_files_say_does_not_depend_on_the_order_of_questions) {
 }
 
 TEST(VerifyChoices, by_several_threads_are_those_of_one) {
-  const std::vector<ChoiceCell> cells = sample_of_choices(grid_of_choices(32), 16, 5);
-  VerifyOptions options{.race = true, .nearby = true, .ranks_max = 64, .threads = 1};
+  const std::vector<ChoiceCell> cells = sample_of_choices(grid_of_choices(16), 10, 5);
+  VerifyOptions options{.race = true, .nearby = true, .ranks_max = 32, .threads = 1};
   const std::vector<CellResult> one = verify_choices(cells, options);
   options.threads = 4;
   const std::vector<CellResult> four = verify_choices(cells, options);
