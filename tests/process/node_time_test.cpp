@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "plan/cost/makespan.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
+#include "support/fabric_file.hpp"
 #include "support/shared.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
@@ -68,22 +68,8 @@ const plan::Network machine_of_hdr = {.between = {.latency = 600'000,
                                                   .work_per_byte = {.time = 125}},
                                       .inside = machine.inside};
 
-class MachineFile {
- public:
-  explicit MachineFile(const std::string& text = description("fdr", work))
-      : name_("node_time_test." + std::to_string(::getpid()) + ".json") {
-    std::ofstream(name_) << text;
-    ::setenv("TUTTI_SOFT_FABRIC", name_.c_str(), 1);
-  }
-  ~MachineFile() {
-    ::unsetenv("TUTTI_SOFT_FABRIC");
-    std::remove(name_.c_str());
-  }
-  MachineFile(const MachineFile&) = delete;
-  MachineFile& operator=(const MachineFile&) = delete;
-
- private:
-  std::string name_;
+struct MachineFile : test::FabricFile {
+  explicit MachineFile(const std::string& text = description("fdr", work)) : FabricFile(text) {}
 };
 
 struct Case {

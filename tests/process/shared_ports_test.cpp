@@ -1,18 +1,15 @@
 // Promise: in real time, too, ranks of a node share its ports of an emulated network, where one
 // program starts all ranks.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <string>
 #include <tutti/bootstrap.hpp>
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "support/fabric_file.hpp"
 #include "support/shared.hpp"
 #include "verbs/soft/shared_ports.hpp"
 
@@ -26,28 +23,13 @@ constexpr std::uint32_t rank_count = 4;
 constexpr std::size_t block_bytes = 200'000;
 constexpr std::int64_t never = INT64_MAX;
 
-/// Sets TUTTI_SOFT_FABRIC to a network of 0.01 GB/s: each block takes a port for 20 ms.
-class Fabric {
- public:
-  Fabric() : name_("shared_ports_test." + std::to_string(::getpid()) + ".json") {
-    std::ofstream(name_) << R"({"latency_us": 1, "gigabytes_per_second": 0.01})";
-    ::setenv("TUTTI_SOFT_FABRIC", name_.c_str(), 1);
-  }
-  ~Fabric() {
-    ::unsetenv("TUTTI_SOFT_FABRIC");
-    std::remove(name_.c_str());
-  }
-  Fabric(const Fabric&) = delete;
-  Fabric& operator=(const Fabric&) = delete;
-
- private:
-  std::string name_;
-};
+/// Each block takes a port for 20 ms.
+constexpr const char* network = R"({"latency_us": 1, "gigabytes_per_second": 0.01})";
 
 /// The least time of five alltoalls of two nodes of two ranks, from before the first rank begins
 /// until the last one has ended, in nanoseconds; `never` if one is wrong.
 std::int64_t least_time(verbs::soft::SharedPorts* ports) {
-  const Fabric fabric;
+  const test::FabricFile fabric(network);
   const test::Shared<std::int64_t> least(1);
   least[0] = never;
   const auto run = [&](Exchange& exchange) {

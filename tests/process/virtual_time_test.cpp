@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <random>
 #include <string>
@@ -23,6 +22,7 @@
 #include "runtime/make_operation.hpp"
 #include "runtime/operation.hpp"
 #include "support/event_simulation.hpp"
+#include "support/fabric_file.hpp"
 #include "support/shared.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -40,21 +40,7 @@ const test::Network fdr{.latency = 700'000,
                         .gap = 100'000,
                         .per_byte = 1000 / 6.8};
 
-/// A file for TUTTI_SOFT_FABRIC; gone at the end.
-class FabricFile {
- public:
-  explicit FabricFile(const std::string& json)
-      : name_("virtual_time_test." + std::to_string(::getpid()) + ".json") {
-    std::ofstream(name_) << json;
-  }
-  ~FabricFile() { std::remove(name_.c_str()); }
-  FabricFile(const FabricFile&) = delete;
-  FabricFile& operator=(const FabricFile&) = delete;
-  const char* name() const { return name_.c_str(); }
-
- private:
-  std::string name_;
-};
+using test::FabricFile;
 
 struct Call {
   std::uint32_t rank_count = 2;
