@@ -70,7 +70,8 @@ std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_
   std::vector<std::pair<plan::Picoseconds, Choice>> by_time;
   by_time.reserve(choices.size());
   for (Choice& choice : choices) {
-    const plan::Picoseconds time = choice.expected(2 * messages_max / choices.size());
+    choice.follow(2 * messages_max / choices.size());
+    const plan::Picoseconds time = choice.expected(0);
     by_time.emplace_back(time, std::move(choice));
   }
   std::stable_sort(by_time.begin(), by_time.end(),

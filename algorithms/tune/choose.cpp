@@ -923,8 +923,15 @@ plan::Picoseconds Choice::expected(std::size_t messages_max) const {
   if (row_->cost == nullptr) return 0;
   if (time_) return *time_;
   if (messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
-    time_ = followed_time(query(), *row_, variant_, first_plan());
-  return time_.value_or(cost());
+    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
+  return cost();
+}
+
+void Choice::follow(std::size_t messages_max) {
+  if (row_->cost == nullptr || time_ ||
+      messages_followed(query(), *row_, variant_, first_plan()) > messages_max)
+    return;
+  time_ = followed_time(query(), *row_, variant_, first_plan());
 }
 
 plan::Plan Choice::plan(Rank self) const {

@@ -30,6 +30,8 @@ class Choice {
   /// price is off the model, which is another thing where choose() follows the events, and for
   /// other shapes.
   plan::Picoseconds expected(std::size_t messages_max) const;
+  /// Follows the events now, unless there are more messages: expected() then knows their time.
+  void follow(std::size_t messages_max);
 
   /// What it is for.  Lives as long as the choice.
   Query query() const noexcept { return {request_, topology_, network_}; }
@@ -73,7 +75,7 @@ class Choice {
   plan::Network network_ = {};
   const Row* row_ = nullptr;
   Variant variant_ = {};
-  mutable std::optional<plan::Picoseconds> time_ = {};  // by its events, once known
+  std::optional<plan::Picoseconds> time_ = {};  // by its events, once known
   std::vector<Rival> rivals_ = {};
   mutable std::shared_ptr<const plan::Plan> first_plan_ = {};  // once somebody asks for it
   std::string machine_ = {};                                   // as words: "on fdr"

@@ -354,7 +354,8 @@ void add_across_leaders(const Query& query, std::span<const Node> domain_of,
   if (!cheapest) return;
   add(cheapest);
   // The relative errors of the two prices differ, so both lanes and a single leader are raced.
-  if (!query.request.for_race || !inner.only.empty() ||
+  // In a single node, such a choice could not be asked for by its name.
+  if (!query.request.for_race || !inner.only.empty() || query.topology.is_one_node() ||
       cheapest->row().hierarchy != Hierarchy::lanes)
     return;
   inner.across = Across::leader;
