@@ -70,8 +70,7 @@ std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_
   std::vector<std::pair<plan::Picoseconds, Choice>> by_time;
   by_time.reserve(choices.size());
   for (Choice& choice : choices) {
-    choice.follow(2 * messages_max / choices.size());
-    const plan::Picoseconds time = choice.expected(0);
+    const plan::Picoseconds time = choice.follow(2 * messages_max / choices.size());
     by_time.emplace_back(time, std::move(choice));
   }
   std::stable_sort(by_time.begin(), by_time.end(),
@@ -221,15 +220,16 @@ std::vector<Choice> worth_varying(const Choice& first, const std::vector<Choice>
 
 std::vector<Choice> on_both_sides_first(std::vector<Choice> fastest_first,
                                         const std::vector<Choice>& found) {
+  std::map<std::string, std::uint32_t> middles;  // latencies, by shapes
+  for (const Choice& one : found)
+    if (has_latency(one)) middles.try_emplace(shape_of(one), latency_of(one));
   std::set<std::pair<std::string, bool>> sides;
   std::vector<Choice> first, later;
   for (Choice& choice : fastest_first) {
-    const std::string shape = shape_of(choice);
-    const auto middle = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
-      return has_latency(other) && shape_of(other) == shape;
-    });
-    const bool is_second = middle != found.end() && latency_of(choice) != latency_of(*middle) &&
-                           !sides.emplace(shape, latency_of(choice) > latency_of(*middle)).second;
+    const std::uint32_t latency = latency_of(choice);
+    const auto middle = middles.find(shape_of(choice));
+    const bool is_second = middle != middles.end() && latency != middle->second &&
+                           !sides.emplace(middle->first, latency > middle->second).second;
     (is_second ? later : first).push_back(std::move(choice));
   }
   std::move(later.begin(), later.end(), std::back_inserter(first));

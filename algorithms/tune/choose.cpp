@@ -927,11 +927,11 @@ plan::Picoseconds Choice::expected(std::size_t messages_max) const {
   return cost();
 }
 
-void Choice::follow(std::size_t messages_max) {
-  if (row_->cost == nullptr || time_ ||
-      messages_followed(query(), *row_, variant_, first_plan()) > messages_max)
-    return;
-  time_ = followed_time(query(), *row_, variant_, first_plan());
+plan::Picoseconds Choice::follow(std::size_t messages_max) {
+  if (row_->cost == nullptr) return 0;
+  if (!time_ && messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
+    time_ = followed_time(query(), *row_, variant_, first_plan());
+  return time_ ? *time_ : cost();
 }
 
 plan::Plan Choice::plan(Rank self) const {

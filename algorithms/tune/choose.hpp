@@ -30,8 +30,8 @@ class Choice {
   /// price is off the model, which is another thing where choose() follows the events, and for
   /// other shapes.
   plan::Picoseconds expected(std::size_t messages_max) const;
-  /// Follows the events now, unless there are more messages: expected() then knows their time.
-  void follow(std::size_t messages_max);
+  /// Returns expected(), and remembers the time of the events if they were followed.
+  plan::Picoseconds follow(std::size_t messages_max);
 
   /// What it is for.  Lives as long as the choice.
   Query query() const noexcept { return {request_, topology_, network_}; }

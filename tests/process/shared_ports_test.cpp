@@ -1,5 +1,5 @@
-// Promise: in real time, too, ranks of a node share its ports of an emulated network, where one
-// program starts all ranks.
+// Promise: in real time, too, ranks of a node that have joined share its ports of an emulated
+// network.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -145,8 +145,9 @@ void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
 }
 
 void VirtualTime::arrive_at_neighbours() noexcept {
+  const SharedPorts::Ports* const ports_of_node = ports_.ports_of(rank_);
   for (std::uint32_t rank = 0; rank < rank_count_; ++rank)
-    if (rank != rank_ && ports_.ports_of(rank) == ports_.ports_of(rank_)) arrive_at(rank);
+    if (rank != rank_ && ports_.ports_of(rank) == ports_of_node) arrive_at(rank);
 }
 
 SharedPorts::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
