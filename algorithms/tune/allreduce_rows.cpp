@@ -230,10 +230,13 @@ std::vector<Variant> canonical_variants(const Query& query) {
     for (std::uint32_t n = 1; n <= 7; ++n) {
       plan::PerRound vector = plan::uniform(rank_count, n);
       if (n * vector.size() <= messages_max) add_vector(std::move(vector));
-      // The vector with as many rounds that has no spare messages.
+      // The vector with as many rounds that has no spare messages; and, of few ranks, whose prices
+      // are the closest, that with its last round split in two.
       vector = plan::nearest_covering(rank_count, n);
-      if (std::accumulate(vector.begin(), vector.end(), 0u) <= messages_max)
-        add_vector(std::move(vector));
+      if (std::accumulate(vector.begin(), vector.end(), 0u) > messages_max) continue;
+      if (rank_count <= canonical_ranks_of_all && vector.back() > 1)
+        add_vector(with_split_round(vector, vector.size() - 1));
+      add_vector(std::move(vector));
     }
   }
   return variants;

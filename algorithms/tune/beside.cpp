@@ -110,25 +110,18 @@ std::vector<plan::PerRound> usual_cores(const Choice& choice) {
 
 /// Vectors that differ from `vector` in one round, which has one message more or one less, or is
 /// split in two, the first of which has one message; and `vector` with one more round, of one
-/// message.  If there are more than four rounds, only the last one is varied.
+/// message.  If there are more than five rounds, only the last one is varied.
 std::vector<plan::PerRound> close_vectors(const plan::PerRound& vector) {
-  constexpr std::size_t every_round_max = 4;
+  constexpr std::size_t every_round_max = 5;
   std::vector<plan::PerRound> close;
   for (std::size_t i = vector.size() > every_round_max ? vector.size() - 1 : 0; i < vector.size();
        ++i) {
-    const std::uint32_t messages = vector[i];
-    const auto at = [i](plan::PerRound& one) {
-      return one.begin() + static_cast<std::ptrdiff_t>(i);
-    };
-    plan::PerRound fewer = vector, more = vector, split = vector;
-    if (--fewer[i] == 0) fewer.erase(at(fewer));
+    plan::PerRound fewer = vector, more = vector;
+    if (--fewer[i] == 0) fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     if (!fewer.empty()) close.push_back(std::move(fewer));
     ++more[i];
     close.push_back(std::move(more));
-    if (messages < 2) continue;
-    split[i] = (messages + 2) / 2 - 1;
-    split.insert(at(split), 1);
-    close.push_back(std::move(split));
+    if (vector[i] > 1) close.push_back(with_split_round(vector, i));
   }
   close.push_back(vector);
   close.back().push_back(1);

@@ -712,8 +712,9 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by
-  // the recurrence (README).  Prices of allreduces are off themselves.
-  constexpr plan::Picoseconds usual_share = 100, share_of_prices = 25;
+  // the recurrence (README).  Findings of other calls are off as well, and so are prices of
+  // allreduces.
+  constexpr plan::Picoseconds usual_share = 100, share_of_findings = 50, share_of_prices = 25;
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)
     return;
@@ -726,7 +727,9 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
   if (!times) return;
   const bool is_by_prices = !times->are_of_events && request.collective == Collective::allreduce;
-  const plan::Picoseconds share = is_by_prices ? share_of_prices : usual_share;
+  const plan::Picoseconds share = is_by_prices                    ? share_of_prices
+                                  : knowledge.corrections.empty() ? usual_share
+                                                                  : share_of_findings;
   if (times->other > times->found + times->found / share) return;
   Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));

@@ -51,10 +51,6 @@ std::int64_t middle_of(std::vector<std::int64_t> factors) {
   return *middle;
 }
 
-bool is_beyond(std::int64_t factor) {
-  return factor < Corrections::least || factor > Corrections::most;
-}
-
 bool starts_number(std::string_view word) {
   return !word.empty() && word[0] >= '0' && word[0] <= '9';
 }
@@ -120,24 +116,20 @@ void Corrections::divide_by_what_is_common() {
     return Shape{point.place[0].value, point.place[1].value, point.place[2].value};
   };
   std::map<Shape, Here> places;
-  std::set<Collective> divided;
   for (const Point& point : points_) {
     Here& here = places[shape_of(point)];
     here.all.push_back(point.factor);
     here.families.insert(point.family);
     here.of_collective[point.collective].push_back(point.factor);
-    if (is_beyond(point.factor)) divided.insert(point.collective);
   }
   for (Point& point : points_) {
     const Here& here = places[shape_of(point)];
     const std::vector<std::int64_t>& rivals = here.of_collective.at(point.collective);
     std::int64_t common = one;
-    if (divided.contains(point.collective)) {
-      if (rivals.size() >= families_wanted)
-        common = middle_of(rivals);
-      else if (here.families.size() >= families_of_all_wanted)
-        common = middle_of(here.all);
-    }
+    if (rivals.size() >= families_wanted)
+      common = middle_of(rivals);
+    else if (here.families.size() >= families_of_all_wanted)
+      common = middle_of(here.all);
     point.factor = std::clamp((point.factor * one + common / 2) / common, least, most);
   }
 }

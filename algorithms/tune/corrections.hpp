@@ -1,9 +1,10 @@
 // How far the model is off, as races have found: measured over predicted time of each family of
-// schedules, between the findings interpolated in the logarithms of bytes and nodes, within bounds,
-// and 1 far from all of them.  If some factors of a collective would be beyond the bounds, what all
-// its families have in common is taken out of all its findings: that factor is one of the machine
-// and decides nothing between families.  What was never measured is priced by the model, and not by
-// the nearest row.  Integers only, because all ranks have to agree.
+// schedules, divided by what the families that were raced there have in common.  Between findings
+// these factors are interpolated in the logarithms of bytes and nodes, within bounds, and far from
+// all findings they are 1.  What families have in common comes from the parameters of the machine
+// and decides nothing between families; if it stayed in the factors of those that were raced, it
+// would favour or punish those that were not.  What was never measured is priced by the model, and
+// not by the nearest row.  Integers only, because all ranks have to agree.
 //
 //     factor
 //      1.3 |        o.                      o  a finding
@@ -33,12 +34,10 @@ class Corrections {
   /// family at one point the mean counts, so that their order does not matter.
   ///
   /// A choice compares families of one collective, so only the proportions of their factors matter.
-  /// If a factor is beyond the bounds at any point, where the bound would make it equal to others,
-  /// all factors of the collective are divided by the median of those at their point; if only some
-  /// points were divided, families would be compared by two kinds of factors between these.  A
-  /// family that was not raced at a point then counts as the middle one.  A family alone at a point
-  /// is divided by the median of all collectives there if these are of three families or more, else
-  /// not at all.
+  /// All factors of a collective at a point are divided by their median (of an even number, the
+  /// lower one of the two in the middle), so a family that was not raced there counts as the middle
+  /// one.  A family alone at a point is divided by the median of all collectives there if these are
+  /// of three families or more, else not at all.
   explicit Corrections(const std::vector<Finding>& findings);
 
   /// What a price is multiplied by, in units of 1 / one.  `family`: family_of() a choice's name.

@@ -190,6 +190,13 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
   return closest(known, std::move(cores), count, price);
 }
 
+plan::PerRound with_split_round(plan::PerRound vector, std::size_t at) {
+  assert(at < vector.size() && vector[at] > 1);
+  vector[at] = (vector[at] + 2) / 2 - 1;
+  vector.insert(vector.begin() + static_cast<std::ptrdiff_t>(at), 1);
+  return vector;
+}
+
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max) {
   return partners_max >= rank_count - 1 ? UINT32_MAX : partners_max / 2;
 }

@@ -97,6 +97,17 @@ Picoseconds price_of_vector(std::uint32_t ranks, const plan::PerRound& vector) {
   return sum;
 }
 
+TEST(WithSplitRound, covers_as_many_ranks_by_no_more_messages) {
+  for (std::uint32_t messages = 2; messages <= 40; ++messages) {
+    const plan::PerRound split = with_split_round({5, messages, 2}, 1);
+    ASSERT_EQ(split.size(), 4u);
+    EXPECT_EQ((plan::PerRound{split[0], split[1], split[3]}), (plan::PerRound{5, 1, 2}));
+    EXPECT_GE(2 * (split[2] + 1), messages + 1);
+    EXPECT_LT(2 * split[2], messages + 1) << "one message less would do";
+    EXPECT_LE(1 + split[2], messages);
+  }
+}
+
 TEST(CloseVectors, have_one_n_other_rounds_and_prices_near_the_least) {
   for (std::uint32_t ranks = 2; ranks <= 128; ++ranks) {
     const VectorPrice price = [&](const plan::PerRound& vector) {
