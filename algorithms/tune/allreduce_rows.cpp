@@ -186,7 +186,9 @@ std::optional<Picoseconds> closer_cost_of_dissemination(const Query& query,
 
 /// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
 /// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
-/// whose ranks send at the same time.
+/// whose ranks send at the same time.  Where events are followed, also n = 1 .. 7 messages in each
+/// round, as many rounds without spare messages, and these with the last round split in two if all
+/// nodes are followed.
 std::vector<Variant> canonical_variants(const Query& query) {
   std::vector<Variant> variants = covering_variants<CanonicalPrices>(query);
   if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
@@ -230,13 +232,11 @@ std::vector<Variant> canonical_variants(const Query& query) {
     for (std::uint32_t n = 1; n <= 7; ++n) {
       plan::PerRound vector = plan::uniform(rank_count, n);
       if (n * vector.size() <= messages_max) add_vector(std::move(vector));
-      // The vector with as many rounds that has no spare messages; and, of few ranks, whose prices
-      // are the closest, that with its last round split in two.
       vector = plan::nearest_covering(rank_count, n);
       if (std::accumulate(vector.begin(), vector.end(), 0u) > messages_max) continue;
+      add_vector(vector);
       if (rank_count <= canonical_ranks_of_all && vector.back() > 1)
         add_vector(with_split_round(vector, vector.size() - 1));
-      add_vector(std::move(vector));
     }
   }
   return variants;

@@ -153,12 +153,17 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
                            std::size_t messages_max) {
   constexpr std::size_t count_max = 3;
   std::vector<Choice> found;
+  std::set<std::string> names{name_when_trimmed(choice)};
+  const auto take = [&](Choice other) {
+    if (names.insert(name_when_trimmed(other)).second) found.push_back(std::move(other));
+  };
   const auto add = [&](const std::string& name) {
     if (std::optional<Choice> other = choice_named(name, request, topology, knowledge))
-      found.push_back(std::move(*other));
+      take(std::move(*other));
   };
   if (has_vector(choice)) {
-    found = with_uniform_vectors(choice, request, topology, knowledge);
+    for (Choice& uniform : with_uniform_vectors(choice, request, topology, knowledge))
+      take(std::move(uniform));
     const plan::PerRound& vector = innermost(choice).variant().per_round;
     for (const plan::PerRound& close : close_vectors(vector)) add(name_with_vector(choice, close));
     plan::PerRound reversed(vector.rbegin(), vector.rend());
@@ -175,23 +180,20 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
                   [&](const Choice& other) { return !trees.insert(trees_of(other)).second; });
   }
   found = by_events(std::move(found), messages_max);
-  std::set<std::string> names{name_when_trimmed(choice)};
-  std::vector<Choice> few;
-  const auto take = [&](const Choice& other) {
-    if (few.size() < count_max && names.insert(name_when_trimmed(other)).second)
-      few.push_back(other);
-  };
   if (has_latency(choice)) {
     // Parameters that are off a little move the best latency to one side.
+    auto first = found.begin();
     for (const bool is_more : {false, true}) {
-      const auto fastest = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
+      const auto fastest = std::find_if(first, found.end(), [&](const Choice& other) {
         return (latency_of(other) > latency_of(choice)) == is_more;
       });
-      if (fastest != found.end()) take(*fastest);
+      if (fastest == found.end()) continue;
+      std::rotate(first, fastest, std::next(fastest));
+      ++first;
     }
   }
-  for (const Choice& other : found) take(other);
-  return few;
+  if (found.size() > count_max) found.erase(found.begin() + count_max, found.end());
+  return found;
 }
 
 std::vector<Choice> worth_varying(const Choice& first, const std::vector<Choice>& found,

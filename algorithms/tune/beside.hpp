@@ -41,7 +41,7 @@ Trees trees_of(const Choice& choice);
 std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max);
 
 /// The fastest neighbours of a choice, at most three.  A neighbour has one message more or one less
-/// in a round, or a round split in two (with more than four rounds, only the last one is varied),
+/// in a round, or a round split in two (of more than five rounds, only in the last one),
 /// one more round, the rounds in opposite order, n messages in each round (of cores also in the
 /// first of two), a near latency, or one of four latencies up to that of a nearly flat tree.  One
 /// lower and one higher latency come first.

@@ -263,7 +263,7 @@ class Chooser {
   }
   struct Times {
     plan::Picoseconds found, other;
-    bool are_of_events;
+    bool are_of_events, are_corrected;
   };
   static std::optional<Times> times_of(const Choice& found, Choice& other,
                                        const Corrections& corrections, std::size_t budget);
@@ -500,14 +500,17 @@ std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& oth
     other.time_ = followed_time(query, *other.row_, other.variant_, plan);
   if (is_followed && !other.time_) return {};
   if (!is_followed && (found.row_->cost == nullptr || other.row_->cost == nullptr)) return {};
-  const auto time = [&](const Choice& choice) {
+  const auto factor = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
-    return corrected(is_followed ? *choice.time_ : choice.cost(),
-                     corrections.factor(family_of(choice.name()), choice.request_.collective,
-                                        choice.request_.bytes(), topology.node_count(),
-                                        topology.largest_node()));
+    return corrections.factor(family_of(choice.name()), choice.request_.collective,
+                              choice.request_.bytes(), topology.node_count(),
+                              topology.largest_node());
   };
-  return Times{time(found), time(other), is_followed};
+  const auto time = [&](const Choice& choice) {
+    return corrected(is_followed ? *choice.time_ : choice.cost(), factor(choice));
+  };
+  const bool are_corrected = factor(found) != Corrections::one || factor(other) != Corrections::one;
+  return Times{time(found), time(other), is_followed, are_corrected};
 }
 
 Choice choose(const CollectiveRequest& request, const Topology& topology,
@@ -712,8 +715,8 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by
-  // the recurrence (README).  Findings of other calls are off as well, and so are prices of
-  // allreduces.
+  // the recurrence (README).  Findings of other calls, and prices of allreduces, have errors of
+  // their own, so their margins are wider.
   constexpr plan::Picoseconds usual_share = 100, share_of_findings = 50, share_of_prices = 25;
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)
@@ -727,9 +730,9 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
   if (!times) return;
   const bool is_by_prices = !times->are_of_events && request.collective == Collective::allreduce;
-  const plan::Picoseconds share = is_by_prices                    ? share_of_prices
-                                  : knowledge.corrections.empty() ? usual_share
-                                                                  : share_of_findings;
+  const plan::Picoseconds share = is_by_prices           ? share_of_prices
+                                  : times->are_corrected ? share_of_findings
+                                                         : usual_share;
   if (times->other > times->found + times->found / share) return;
   Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));

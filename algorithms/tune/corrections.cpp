@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <set>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace tutti::tune {
 namespace {
@@ -72,18 +73,8 @@ Corrections::Place Corrections::place_of(std::uint64_t bytes, std::uint32_t node
 }
 
 Corrections::Corrections(const std::vector<Finding>& findings) {
-  for (const Finding& finding : findings) {
-    if (finding.is_noisy) continue;
-    const auto add = [&](const Timing& timing) {
-      if (timing.measured <= 0 || timing.predicted <= 0) return;
-      points_.push_back({.family = family_of(timing.choice),
-                         .collective = finding.collective,
-                         .place = place_of(finding.bytes, finding.nodes, finding.ranks_per_node),
-                         .factor = quotient_of(timing.measured, timing.predicted)});
-    };
-    add(finding.winner);
-    for (const Timing& other : finding.others) add(other);
-  }
+  for (const Finding& finding : findings)
+    if (!finding.is_noisy) add(finding);
   const auto key = [](const Point& point) {
     return std::tuple(std::string_view(point.family), point.collective, point.place[0].value,
                       point.place[1].value, point.place[2].value);
@@ -101,37 +92,29 @@ Corrections::Corrections(const std::vector<Finding>& findings) {
     first = last;
   }
   points_ = std::move(means);
-  divide_by_what_is_common();
 }
 
-void Corrections::divide_by_what_is_common() {
-  constexpr std::size_t families_wanted = 2, families_of_all_wanted = 3;
-  using Shape = std::array<std::uint64_t, 3>;
-  struct Here {
-    std::vector<std::int64_t> all;
-    std::set<std::string_view> families;
-    std::map<Collective, std::vector<std::int64_t>> of_collective;
+void Corrections::add(const Finding& finding) {
+  std::map<std::string, std::vector<std::int64_t>> quotients;  // of each family
+  const auto look_at = [&](const Timing& timing) {
+    if (timing.measured > 0 && timing.predicted > 0)
+      quotients[family_of(timing.choice)].push_back(quotient_of(timing.measured, timing.predicted));
   };
-  const auto shape_of = [](const Point& point) {
-    return Shape{point.place[0].value, point.place[1].value, point.place[2].value};
-  };
-  std::map<Shape, Here> places;
-  for (const Point& point : points_) {
-    Here& here = places[shape_of(point)];
-    here.all.push_back(point.factor);
-    here.families.insert(point.family);
-    here.of_collective[point.collective].push_back(point.factor);
-  }
-  for (Point& point : points_) {
-    const Here& here = places[shape_of(point)];
-    const std::vector<std::int64_t>& rivals = here.of_collective.at(point.collective);
-    std::int64_t common = one;
-    if (rivals.size() >= families_wanted)
-      common = middle_of(rivals);
-    else if (here.families.size() >= families_of_all_wanted)
-      common = middle_of(here.all);
-    point.factor = std::clamp((point.factor * one + common / 2) / common, least, most);
-  }
+  look_at(finding.winner);
+  for (const Timing& other : finding.others) look_at(other);
+  if (quotients.size() < 2) return;  // one family alone has nothing to be compared with
+  std::map<std::string, std::int64_t> means;
+  std::vector<std::int64_t> all;
+  for (const auto& [family, of_family] : quotients)
+    all.push_back(means[family] =
+                      std::accumulate(of_family.begin(), of_family.end(), std::int64_t{0}) /
+                      std::ssize(of_family));
+  const std::int64_t common = middle_of(std::move(all));
+  for (const auto& [family, mean] : means)
+    points_.push_back({.family = family,
+                       .collective = finding.collective,
+                       .place = place_of(finding.bytes, finding.nodes, finding.ranks_per_node),
+                       .factor = std::clamp((mean * one + common / 2) / common, least, most)});
 }
 
 std::int64_t Corrections::factor(std::string_view family, Collective collective,

@@ -1,10 +1,10 @@
 // How far the model is off, as races have found: measured over predicted time of each family of
-// schedules, divided by what the families that were raced there have in common.  Between findings
-// these factors are interpolated in the logarithms of bytes and nodes, within bounds, and far from
-// all findings they are 1.  What families have in common comes from the parameters of the machine
-// and decides nothing between families; if it stayed in the factors of those that were raced, it
-// would favour or punish those that were not.  What was never measured is priced by the model, and
-// not by the nearest row.  Integers only, because all ranks have to agree.
+// schedules, divided by the median of the families in the same race.  Between findings these
+// factors are interpolated in the logarithms of bytes and nodes.  They are bounded, and 1 far from
+// all findings.  An error that all families of a race share comes from the parameters of the
+// machine and does not tell which of them is faster.  Left in the factors, it would make families
+// that were not raced look too fast or too slow.  What was never measured is priced by the model,
+// and not by the nearest row.  Integers only, because all ranks have to agree.
 //
 //     factor
 //      1.3 |        o.                      o  a finding
@@ -30,14 +30,11 @@ namespace tutti::tune {
 class Corrections {
  public:
   Corrections() = default;
-  /// Noisy findings do not count, nor does what has no price.  Of several measurements of one
-  /// family at one point the mean counts, so that their order does not matter.
-  ///
-  /// A choice compares families of one collective, so only the proportions of their factors matter.
-  /// All factors of a collective at a point are divided by their median (of an even number, the
-  /// lower one of the two in the middle), so a family that was not raced there counts as the middle
-  /// one.  A family alone at a point is divided by the median of all collectives there if these are
-  /// of three families or more, else not at all.
+  /// Noisy findings do not count, nor does what has no price, nor a race of one family alone.  Of a
+  /// family that was raced several times at one point, or in several variants in one race, the mean
+  /// counts, so that the order of findings does not matter.  A family that was not in a race counts
+  /// as the middle one of those that were (of an even number, the lower one of the two in the
+  /// middle).
   explicit Corrections(const std::vector<Finding>& findings);
 
   /// What a price is multiplied by, in units of 1 / one.  `family`: family_of() a choice's name.
@@ -65,7 +62,7 @@ class Corrections {
     Place place;
     std::int64_t factor;
   };
-  void divide_by_what_is_common();
+  void add(const Finding& finding);
   static Place place_of(std::uint64_t bytes, std::uint32_t nodes, std::uint32_t ranks_per_node);
   /// From points that are alike in all coordinates before `axis`; nothing where none is near.
   static std::optional<std::int64_t> interpolated(std::span<const Point> points, std::size_t axis,

@@ -53,7 +53,7 @@ std::string Choice::explanation_for(const CollectiveRequest& asked) const {
           (rival.factor * 100 + Corrections::one / 2) / Corrections::one;
       const std::string fraction = std::to_string(hundredths % 100);
       text += " (corrected by " + std::to_string(hundredths / 100) + "." +
-              std::string(2 - fraction.size(), '0') + fraction + ", as measured)";
+              std::string(2 - fraction.size(), '0') + fraction + ", by races nearby)";
     }
     return text;
   };

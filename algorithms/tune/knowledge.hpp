@@ -27,8 +27,8 @@ struct Knowledge {
   Machine untuned = machine_preset("fdr");  // by which schedules would be priced without a file
 
   /// Whether the file does not contradict the machine that is assumed without a file: no finding of
-  /// it corrects prices, and all its intervals contain the figures of that machine.  Schedules are
-  /// then those that are chosen without a file.
+  /// it may correct prices, and all its intervals contain the figures of that machine.  Schedules
+  /// are then those that are chosen without a file.
   bool keeps_to_untuned() const {
     return machine != untuned && corrections.empty() && machine.may_be(untuned);
   }

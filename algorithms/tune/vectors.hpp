@@ -42,8 +42,8 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
                                         const std::vector<plan::PerRound>& known, std::size_t count,
                                         const VectorPrice& price);
 
-/// `vector` with two rounds instead of round `at`, which has at least two messages: the first of
-/// them has one message, and the second one as few as cover the same ranks.
+/// `vector` with round `at`, which must have at least two messages, replaced by two rounds: one of
+/// a single message, then one of as few messages as still cover as many ranks as before.
 plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
 
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.

@@ -1,6 +1,6 @@
-// Promises: corrections have the proportions of what a race has measured, lie between those of two
-// races between these, and are 1 far from all; neither the order of findings nor noisy ones change
-// them.
+// Promises: the corrections of the families of one race have the proportions of their measured over
+// predicted times.  Between two races a correction lies between those of the two, and far from all
+// races it is 1.  Neither the order of findings nor noisy findings change corrections.
 #include "tune/corrections.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t one = Corrections::one;
 
+/// `choice` in a race in which two other families take what the model says.
 Finding finding(std::uint64_t bytes, std::uint32_t nodes, plan::Picoseconds measured,
                 const std::string& choice = "ring") {
   return {.collective = Collective::allreduce,
@@ -23,7 +24,8 @@ Finding finding(std::uint64_t bytes, std::uint32_t nodes, plan::Picoseconds meas
           .nodes = nodes,
           .ranks_per_node = 1,
           .operators = OperatorClass::rounding,
-          .winner = {.choice = choice, .measured = measured, .predicted = 1'000'000}};
+          .winner = {.choice = choice, .measured = measured, .predicted = 1'000'000},
+          .others = {{"pairwise", 1'000'000, 1'000'000}, {"chunked_fold", 1'000'000, 1'000'000}}};
 }
 std::int64_t ring(const Corrections& corrections, std::uint64_t bytes, std::uint32_t nodes,
                   std::uint32_t ranks_per_node = 1) {
@@ -121,8 +123,8 @@ TEST(Corrections, bounded) {
   EXPECT_NEAR(static_cast<double>(ring(Corrections({huge}), 8, 16)), 1.5 * one, 1);
 }
 
-TEST(Corrections, families_are_compared_with_the_middle_one_of_their_point) {
-  // All take about ten times as long as the model says; undivided factors are 8, 10, 14 and 40.
+TEST(Corrections, families_are_compared_with_the_middle_one_of_their_race) {
+  // Before the division the factors are 8, 10, 14 and 40; the lower one of the middle two is 10.
   Finding race = finding(8, 1, 8'000'000);
   race.others = {{"circulant", 10'000'000, 1'000'000},
                  {"8 lanes, circulant across", 14'000'000, 1'000'000},
@@ -148,7 +150,7 @@ TEST(Corrections, what_raced_families_have_in_common_does_not_favour_those_that_
   for (const std::uint64_t bytes : {1024u, 1500u, 2048u})
     for (const char* family : {"ring", "circulant", "lanes, ring across", "not_raced"})
       EXPECT_EQ(both.factor(family, Collective::allreduce, bytes, 16, 1), one) << family << bytes;
-  // Each collective is compared by itself.
+  // A collective with two raced families is not compared with other collectives.
   Finding other = shorter;
   other.collective = Collective::reduce;
   other.others[0].measured = 2'140'000;
@@ -158,22 +160,33 @@ TEST(Corrections, what_raced_families_have_in_common_does_not_favour_those_that_
   EXPECT_EQ(two.factor("circulant", Collective::allreduce, 1024, 16, 1), one);
 }
 
-TEST(Corrections, a_family_alone_is_compared_with_other_collectives_at_its_point) {
-  std::vector<Finding> findings{finding(8, 1, 4'000'000)};
-  EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);
-  for (const auto& [collective, measured] :
-       {std::pair(Collective::broadcast, 4'000'000), {Collective::allgather, 5'000'000}}) {
-    findings.push_back(finding(8, 1, measured));
-    findings.back().collective = collective;
-  }
-  EXPECT_EQ(ring(Corrections(findings), 8, 1), Corrections::most);  // all three have one family
-  findings[1].winner.choice = "chain";
-  findings[2].winner.choice = "circulant";
-  const Corrections corrections(findings);
-  EXPECT_EQ(ring(corrections, 8, 1), one);
-  EXPECT_EQ(corrections.factor("circulant", Collective::allgather, 8, 1, 1), one * 5 / 4);
-  findings.push_back(finding(64, 1, 4'000'000));
-  EXPECT_EQ(ring(Corrections(findings), 64, 1), Corrections::most);  // alone at another point
+TEST(Corrections, races_of_other_agreements_at_the_same_point_are_compared_by_themselves) {
+  const Finding identical = finding(8, 16, 950'000);
+  Finding reproducible = finding(8, 16, 1'100'000, "canonical_dissemination with 3,3 a round");
+  reproducible.others = {{"canonical_halving", 1'100'000, 1'000'000}};
+  const Corrections both({identical, reproducible});
+  for (const char* family : {"canonical_dissemination", "canonical_halving", "chunked_fold"})
+    EXPECT_EQ(both.factor(family, Collective::allreduce, 8, 16, 1), one) << family;
+  EXPECT_EQ(ring(both, 8, 16), (95 * one + 50) / 100);
+}
+
+TEST(Corrections, between_points_whose_medians_differ_are_between_the_divided_factors) {
+  // 1.5 / 1.5 and 1.5 / 1.2
+  Finding shorter = finding(64, 16, 1'500'000), longer = finding(4096, 16, 1'500'000);
+  for (Timing& other : shorter.others) other.measured = 1'500'000;
+  for (Timing& other : longer.others) other.measured = 1'200'000;
+  const Corrections both({shorter, longer});
+  EXPECT_EQ(ring(both, 64, 16), one);
+  EXPECT_EQ(ring(both, 4096, 16), one * 5 / 4);
+  EXPECT_NEAR(static_cast<double>(ring(both, 512, 16)), 1.125 * one, 0.04 * one);
+  EXPECT_EQ(both.factor("pairwise", Collective::allreduce, 512, 16, 1), one);
+}
+
+TEST(Corrections, a_family_alone_in_its_race_corrects_nothing) {
+  Finding alone = finding(8, 1, 1'500'000);
+  alone.others = {{"ring", 1'300'000, 1'000'000}};
+  EXPECT_TRUE(Corrections({alone}).empty());
+  EXPECT_EQ(ring(Corrections({alone, finding(8, 1, 1'250'000)}), 8, 1), one * 5 / 4);
 }
 
 TEST(Corrections, order_of_findings_does_not_matter) {
@@ -207,6 +220,8 @@ TEST(Corrections, noisy_findings_and_those_without_a_price_do_not_count) {
   EXPECT_TRUE(Corrections({noisy}).empty());
   Finding priceless = finding(8, 16, 1'500'000);
   priceless.winner.predicted = 0;
+  EXPECT_EQ(ring(Corrections({priceless}), 8, 16), one);
+  priceless.others[0].predicted = priceless.others[1].predicted = 0;
   EXPECT_TRUE(Corrections({priceless}).empty());
 }
 
