@@ -108,26 +108,6 @@ std::vector<plan::PerRound> usual_cores(const Choice& choice) {
   return cores;
 }
 
-/// Vectors that differ from `vector` in one round, which has one message more or one less, or is
-/// split in two, the first of which has one message; and `vector` with one more round, of one
-/// message.  If there are more than five rounds, only the last one is varied.
-std::vector<plan::PerRound> close_vectors(const plan::PerRound& vector) {
-  constexpr std::size_t every_round_max = 5;
-  std::vector<plan::PerRound> close;
-  for (std::size_t i = vector.size() > every_round_max ? vector.size() - 1 : 0; i < vector.size();
-       ++i) {
-    plan::PerRound fewer = vector, more = vector;
-    if (--fewer[i] == 0) fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!fewer.empty()) close.push_back(std::move(fewer));
-    ++more[i];
-    close.push_back(std::move(more));
-    if (vector[i] > 1) close.push_back(with_split_round(vector, i));
-  }
-  close.push_back(vector);
-  close.back().push_back(1);
-  return close;
-}
-
 /// Calls add(name) with the names of `choice` with other latencies of its Fibonacci tree: some near
 /// its own, because that is a quotient of two parameters of the network and has the errors of both;
 /// and a few far from it, because a nearly flat tree may be faster than all trees of latencies in
@@ -165,9 +145,7 @@ std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& reques
     for (Choice& uniform : with_uniform_vectors(choice, request, topology, knowledge))
       take(std::move(uniform));
     const plan::PerRound& vector = innermost(choice).variant().per_round;
-    for (const plan::PerRound& close : close_vectors(vector)) add(name_with_vector(choice, close));
-    plan::PerRound reversed(vector.rbegin(), vector.rend());
-    if (reversed != vector) add(name_with_vector(choice, reversed));
+    for (const plan::PerRound& other : neighbours_of(vector)) add(name_with_vector(choice, other));
     if (innermost(choice).row().takes == PerRoundIs::core)
       for (const plan::PerRound& core : usual_cores(innermost(choice)))
         if (std::accumulate(core.begin(), core.end(), 0u) <= request.partners_max)

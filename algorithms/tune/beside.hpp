@@ -40,11 +40,10 @@ Trees trees_of(const Choice& choice);
 /// its share of 2 messages_max.
 std::vector<Choice> by_events(std::vector<Choice> choices, std::size_t messages_max);
 
-/// The fastest neighbours of a choice, at most three.  A neighbour has one message more or one less
-/// in a round, or a round split in two (of more than five rounds, only in the last one),
-/// one more round, the rounds in opposite order, n messages in each round (of cores also in the
-/// first of two), a near latency, or one of four latencies up to that of a nearly flat tree.  One
-/// lower and one higher latency come first.
+/// The fastest neighbours of a choice, at most three.  A neighbour has another vector
+/// (neighbours_of()), n messages in each round (of cores also in the first of two), a near latency,
+/// or one of four latencies up to that of a nearly flat tree.  One lower and one higher latency
+/// come first.
 std::vector<Choice> beside(const Choice& choice, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge,
                            std::size_t messages_max);

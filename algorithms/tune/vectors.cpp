@@ -197,6 +197,24 @@ plan::PerRound with_split_round(plan::PerRound vector, std::size_t at) {
   return vector;
 }
 
+std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector) {
+  constexpr std::size_t every_round_max = 5;
+  std::vector<plan::PerRound> neighbours;
+  for (std::size_t i = vector.size() > every_round_max ? vector.size() - 1 : 0; i < vector.size();
+       ++i) {
+    plan::PerRound fewer = vector, more = vector;
+    if (--fewer[i] == 0) fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!fewer.empty()) neighbours.push_back(std::move(fewer));
+    ++more[i];
+    neighbours.push_back(std::move(more));
+    if (vector[i] > 1) neighbours.push_back(with_split_round(vector, i));
+  }
+  neighbours.push_back(vector);
+  neighbours.back().push_back(1);
+  neighbours.emplace_back(vector.rbegin(), vector.rend());
+  return neighbours;
+}
+
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max) {
   return partners_max >= rank_count - 1 ? UINT32_MAX : partners_max / 2;
 }

@@ -46,6 +46,12 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
 /// a single message, then one of as few messages as still cover as many ranks as before.
 plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
 
+/// Vectors that differ from `vector` in one round: it has one message more or one less, or is split
+/// in two.  If there are more than five rounds, only the last one differs.  Besides, `vector` with
+/// one more round, of one message, and with its rounds in the opposite order.  Some may cover fewer
+/// ranks.
+std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector);
+
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max);
 

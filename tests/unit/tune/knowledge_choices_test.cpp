@@ -408,7 +408,7 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
 }
 
 // On `hdr`, 3,3,2 takes 1.06 of the time of 3,3,1,1, and one message in each round takes 1.13.
-TEST(ChoiceByKnowledge, splits_the_last_round_of_canonical_dissemination_where_that_is_faster) {
+TEST(ChoiceByKnowledge, tries_neighbours_of_the_cheapest_vector_of_canonical_dissemination) {
   EXPECT_EQ(choose(allreduce_of(2048, Agreement::reproducible), nodes_of(11, 4),
                    untuned(machine_preset("hdr")))
                 .name(),
@@ -617,13 +617,11 @@ TEST(Candidates, have_neighbours_of_every_round) {
     return candidates(allreduce_of(bytes, Agreement::reproducible), topology,
                       untuned(machine_preset(preset)), 5);
   };
-  const std::vector<Choice> beside_3_3 = raced("qdr", 64, nodes_of(4, 4));
-  EXPECT_TRUE(has(beside_3_3, "canonical_dissemination with 1,1,3 a round"))
+  EXPECT_TRUE(has(raced("qdr", 64, nodes_of(4, 4)), "canonical_dissemination with 1,1,3 a round"))
       << "the first round in two";
   EXPECT_TRUE(
       has(raced("roce100", 1024, nodes_of(2, 8)), "canonical_dissemination with 2,1,2 a round"))
       << "a message less in the middle";
-  EXPECT_TRUE(has(beside_3_3, "canonical_dissemination with 3,3,1 a round")) << "a round more";
   EXPECT_TRUE(
       has(raced("ndr", 2048, nodes_of(14, 8)), "canonical_dissemination with 2,2,3,2,1 a round"))
       << "a message more in the middle of five rounds";

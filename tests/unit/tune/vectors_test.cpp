@@ -97,15 +97,34 @@ Picoseconds price_of_vector(std::uint32_t ranks, const plan::PerRound& vector) {
   return sum;
 }
 
-TEST(WithSplitRound, covers_as_many_ranks_by_no_more_messages) {
+TEST(Neighbours, of_a_vector_differ_in_one_round_or_in_the_order) {
+  const std::vector<plan::PerRound> found = neighbours_of({5, 1, 2});
+  EXPECT_EQ(found, (std::vector<plan::PerRound>{{4, 1, 2},
+                                                {6, 1, 2},
+                                                {1, 2, 1, 2},
+                                                {5, 2},
+                                                {5, 2, 2},
+                                                {5, 1, 1},
+                                                {5, 1, 3},
+                                                {5, 1, 1, 1},
+                                                {5, 1, 2, 1},
+                                                {2, 1, 5}}));
+  EXPECT_EQ(neighbours_of({1}), (std::vector<plan::PerRound>{{2}, {1, 1}, {1}}));
   for (std::uint32_t messages = 2; messages <= 40; ++messages) {
-    const plan::PerRound split = with_split_round({5, messages, 2}, 1);
-    ASSERT_EQ(split.size(), 4u);
-    EXPECT_EQ((plan::PerRound{split[0], split[1], split[3]}), (plan::PerRound{5, 1, 2}));
-    EXPECT_GE(2 * (split[2] + 1), messages + 1);
-    EXPECT_LT(2 * split[2], messages + 1) << "one message less would do";
-    EXPECT_LE(1 + split[2], messages);
+    const plan::PerRound split = neighbours_of({messages}).at(2);
+    ASSERT_EQ(split.size(), 2u);
+    EXPECT_EQ(split[0], 1u);
+    EXPECT_GE(2 * (split[1] + 1), messages + 1);
+    EXPECT_LT(2 * split[1], messages + 1) << "one message less would do";
   }
+}
+
+TEST(Neighbours, of_many_rounds_differ_in_the_last_one) {
+  EXPECT_EQ(neighbours_of({1, 1, 1, 1, 1, 3}), (std::vector<plan::PerRound>{{1, 1, 1, 1, 1, 2},
+                                                                            {1, 1, 1, 1, 1, 4},
+                                                                            {1, 1, 1, 1, 1, 1, 1},
+                                                                            {1, 1, 1, 1, 1, 3, 1},
+                                                                            {3, 1, 1, 1, 1, 1}}));
 }
 
 TEST(CloseVectors, have_one_n_other_rounds_and_prices_near_the_least) {
