@@ -105,6 +105,7 @@ void Corrections::add(const Finding& finding) {
   if (quotients.size() < 2) return;  // one family alone has nothing to be compared with
   std::map<std::string, std::int64_t> means;
   std::vector<std::int64_t> all;
+  all.reserve(quotients.size());
   for (const auto& [family, of_family] : quotients)
     all.push_back(means[family] =
                       std::accumulate(of_family.begin(), of_family.end(), std::int64_t{0}) /
