@@ -65,9 +65,14 @@ refusals() {
   rm "$file"
   expect 0 "file: $file" "$tune" --local 4 "${other_shape[@]}" --bytes 8 --out "$file"
   cp "$file" "$folder/four.json"
-  awk '{ while (match($0, /"measured_ps": [0-9]+/)) {
-           printf "%s\"measured_ps\": %d", substr($0, 1, RSTART - 1), 1.6 * substr($0, RSTART + 15, RLENGTH - 15)
-           $0 = substr($0, RSTART + RLENGTH) }
+  # One family takes longer than the model says, and the others do not.
+  awk '{ while (match($0, /"recursive_multiplying[^"]*", "measured_ps": [0-9]+/)) {
+           found = substr($0, RSTART, RLENGTH)
+           rest = substr($0, RSTART + RLENGTH)
+           printf "%s", substr($0, 1, RSTART - 1)
+           match(found, /[0-9]+$/)
+           printf "%s%d", substr(found, 1, RSTART - 1), 1.6 * substr(found, RSTART)
+           $0 = rest }
          print }' "$folder/four.json" >"$file"
   expect 0 'corrected by 1\.' "${explained[@]}"
   expect 0 "file: $file" "$tune" --local 2 "${other_shape[@]}" --bytes 8 --out "$file"
