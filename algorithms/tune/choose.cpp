@@ -500,17 +500,18 @@ std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& oth
     other.time_ = followed_time(query, *other.row_, other.variant_, plan);
   if (is_followed && !other.time_) return {};
   if (!is_followed && (found.row_->cost == nullptr || other.row_->cost == nullptr)) return {};
-  const auto factor = [&](const Choice& choice) {
+  const auto factor_of = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
     return corrections.factor(family_of(choice.name()), choice.request_.collective,
                               choice.request_.bytes(), topology.node_count(),
                               topology.largest_node());
   };
-  const auto time = [&](const Choice& choice) {
-    return corrected(is_followed ? *choice.time_ : choice.cost(), factor(choice));
+  const auto time = [&](const Choice& choice, std::int64_t factor) {
+    return corrected(is_followed ? *choice.time_ : choice.cost(), factor);
   };
-  const bool are_corrected = factor(found) != Corrections::one || factor(other) != Corrections::one;
-  return Times{time(found), time(other), is_followed, are_corrected};
+  const std::int64_t of_found = factor_of(found), of_other = factor_of(other);
+  const bool are_corrected = of_found != Corrections::one || of_other != Corrections::one;
+  return Times{time(found, of_found), time(other, of_other), is_followed, are_corrected};
 }
 
 Choice choose(const CollectiveRequest& request, const Topology& topology,
