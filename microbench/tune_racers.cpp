@@ -7,6 +7,7 @@
 #include <tutti/status.hpp>
 #include <utility>
 
+#include "tune/candidates.hpp"
 #include "tune/plan_time.hpp"
 
 namespace tutti::bench {

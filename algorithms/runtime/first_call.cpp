@@ -16,6 +16,7 @@
 #include "runtime/operation.hpp"
 #include "runtime/tuning_append.hpp"
 #include "tune/beside.hpp"
+#include "tune/candidates.hpp"
 #include "tune/choose.hpp"
 #include "tune/names.hpp"
 #include "tune/plan_time.hpp"

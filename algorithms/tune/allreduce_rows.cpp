@@ -214,7 +214,8 @@ plan::PerRound faster_neighbour(const Query& query, const std::vector<Variant>& 
 /// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
 /// whose ranks send at the same time.  Where events are followed, also n = 1 .. 7 messages in each
 /// round, as many rounds without spare messages, and, of few ranks, these with their last round
-/// split in two, and the best neighbour of the cheapest vector.
+/// split in two, and the best neighbour of the cheapest vector; in a race, every vector without
+/// spare messages instead.
 std::vector<Variant> canonical_variants(const Query& query) {
   std::vector<Variant> variants = covering_variants<CanonicalPrices>(query);
   if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
@@ -264,7 +265,11 @@ std::vector<Variant> canonical_variants(const Query& query) {
       add_vector(vector);
       if (are_few && vector.back() > 1) add_vector(with_split_round(vector, vector.size() - 1));
     }
-    if (are_few) add_vector(faster_neighbour(query, variants, messages_max));
+    if (are_few && query.request.for_race)
+      for (plan::PerRound& vector : tight_vectors(rank_count, messages_max))
+        add_vector(std::move(vector));
+    else if (are_few)
+      add_vector(faster_neighbour(query, variants, messages_max));
   }
   return variants;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plan/rooted/divided_tree.hpp"
+#include "tune/chooser.hpp"
 #include "tune/rows.hpp"
 #include "tune/vectors.hpp"
 

@@ -1,148 +1,20 @@
 #include "tune/choose.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <optional>
-#include <set>
-#include <tuple>
-#include <tutti/detail/check.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 
-#include "tune/asked_per_round.hpp"
-#include "tune/beside.hpp"
-#include "tune/canonical_time.hpp"
+#include "tune/chooser.hpp"
 #include "tune/explanation.hpp"
 #include "tune/hierarchy.hpp"
-#include "tune/names.hpp"
-#include "tune/plan_time.hpp"
 #include "tune/prices.hpp"
 #include "tune/rows.hpp"
+#include "tune/uncertainty.hpp"
 
 namespace tutti::tune {
 namespace {
-
-/// Why a row does not serve() a request, as the words after its name.
-std::string why_not_served(const Row& row, const CollectiveRequest& request) {
-  const Reduction& reduction = request.reduction;
-  const std::string name = name_of(reduction.built_in);
-  if (serves(row, request)) return {};
-  if (row.needs_idempotent && !reduction.properties.idempotent)
-    return "lets contributions enter more than once, and " + name + " is not idempotent";
-  if (!row.keeps_rank_order && !reduction.properties.commutative)
-    return "does not keep rank order, and " + name + " does not commute";
-  if (row.needs_inverse && reduction.inverse == nullptr)
-    return "takes contributions out again, and " + name + " of " + name_of(reduction.element_type) +
-           " has no inverse";
-  return std::string("promises no more than ") + name_of(agreement_of(row)) + " results for " +
-         name + " of " + name_of(reduction.element_type) + ", and " + name_of(request.agreement) +
-         " is asked for";
-}
-
-/// Why a row is out; empty: it is priced.  What is cheap to find out comes first.
-std::string why_not(const Row& row, const Query& query, const Row* named) {
-  if (named != nullptr && named->algorithm != row.algorithm) return another_is_asked_for;
-  if (named == nullptr && !row.is_in_place && is_zero_copy_in_nodes(query))
-    return "payloads stay in their users' buffers";
-  std::string why = why_not_served(row, query.request);
-  if (why.empty() && named == nullptr && row.why_not_unasked != nullptr)
-    why = row.why_not_unasked(query);
-  if (why.empty() && row.why_not != nullptr) why = row.why_not(query);
-  return why;
-}
-
-[[noreturn]] void refuse(const std::string& whose, const std::string& why,
-                         const std::string& instead) {
-  const bool has_remedy = why.find(';') != std::string::npos;
-  throw Error(ErrorCode::unsupported, whose + " " + why + (has_remedy ? "" : "; use " + instead));
-}
-
-/// Throws unless an allreduce can go by the row that it asks for.
-void require(const Row& row, const Query& query) {
-  const CollectiveRequest& request = query.request;
-  const std::string whose = std::string(name_of(request.collective)) + ": algorithm " + row.name;
-  if (const std::string why = why_not_served(row, request); !why.empty()) {
-    std::string others = "automatic";
-    for (const Row& other : named_schedules())
-      if (other.collective == request.collective && serves(other, request))
-        others += std::string(", ") + other.name;
-    refuse(whose, why, others);
-  }
-  if (row.takes == PerRoundIs::nothing && !request.per_round.empty())
-    refuse_vector(request.per_round, std::string(": algorithm ") + row.name + " " + row.rounds +
-                                         " whatever is asked for; leave per_round out, or use " +
-                                         row.instead);
-  if (const std::string why = why_not(row, query, &row); !why.empty())
-    refuse(whose, why, row.instead);
-}
-
-template <class Enumeration>
-void require_defined(Enumeration given, Enumeration last, const char* collective, const char* what,
-                     const char* type) {
-  if (given > last)
-    throw Error(ErrorCode::invalid_argument,
-                std::string(collective) + ": " + what + " " +
-                    std::to_string(static_cast<unsigned>(given)) +
-                    " is none; use one of the enumerators of tutti::" + type);
-}
-
-/// Throws if the call asks for something that its collective does not have.
-void require_possible(const CollectiveRequest& request) {
-  const char* const name = name_of(request.collective);
-  require_defined(request.tree, Tree::fibonacci, name, "tree", "Tree");
-  if (request.collective == Collective::barrier && request.algorithm != Algorithm::automatic &&
-      request.algorithm != Algorithm::dissemination)
-    throw Error(ErrorCode::unsupported, std::string("barrier: algorithm ") +
-                                            name_of(request.algorithm) +
-                                            " is not offered; use automatic or dissemination");
-  const bool has_ring_alone = request.collective == Collective::allgather ||
-                              request.collective == Collective::reduce_scatter;
-  if (has_ring_alone && request.algorithm != Algorithm::automatic &&
-      request.algorithm != Algorithm::shared_ring) {
-    require_defined(request.algorithm, Algorithm::canonical_halving, name, "algorithm",
-                    "Algorithm");
-    throw Error(ErrorCode::unsupported, std::string(name) + ": algorithm " +
-                                            name_of(request.algorithm) +
-                                            " is not offered; use automatic or shared_ring");
-  }
-  require_defined(request.across, Across::lanes, name, "across", "Across");
-  if (request.collective == Collective::reduce && is_reproducible_in_bits(request) &&
-      request.tree != Tree::automatic && request.tree != Tree::binomial)
-    throw Error(ErrorCode::unsupported,
-                std::string("reduce: tree ") + name_of(request.tree) +
-                    " gives other bits than the canonical tree, and reproducible ones are asked "
-                    "for; use automatic or binomial");
-}
-
-/// The row that is asked for by name; nullptr: none is.
-const Row* named_row(const CollectiveRequest& request, std::optional<Hierarchy> hierarchy) {
-  if (request.algorithm == Algorithm::automatic) return nullptr;
-  if (request.collective == Collective::allreduce)
-    return hierarchy == Hierarchy::flat ? &row_of(request.algorithm) : nullptr;
-  if (request.collective == Collective::barrier) return nullptr;
-  const auto found = std::find_if(registry().begin(), registry().end(), [&](const Row& row) {
-    return row.collective == request.collective && row.algorithm == request.algorithm;
-  });
-  return found == registry().end() ? nullptr : &*found;
-}
-
-plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
-  constexpr std::int64_t one = Corrections::one;
-  return price / one * factor + price % one * factor / one;
-}
-
-/// Whether the bits that come out are those of the canonical tree.
-bool gives_canonical_bits(const Row& row) {
-  return row.hierarchy == Hierarchy::flat && row.association == Association::canonical &&
-         !row.has_other_bits;
-}
-
-/// Whether the call or its context says how it is done.
-bool says_how(const CollectiveRequest& request) {
-  return request.is_asked_for() || request.across != Across::automatic ||
-         request.tree != Tree::automatic || !request.only.empty();
-}
 
 bool fits(const Rule& rule, const CollectiveRequest& request, const Topology& topology) {
   return rule.collective == request.collective && rule.bytes.contains(request.bytes()) &&
@@ -184,399 +56,6 @@ Finding call_of(const CollectiveRequest& request, const Topology& topology) {
           .ranks_per_node = topology.largest_node(),
           .agreement = request.agreement,
           .operators = operator_class_of(request)};
-}
-
-/// The network as ranks of a single node that share CPUs see it: a message is seen when the
-/// scheduler lets its receiver run again.  Measured with 4 and 8 ranks on 2 CPUs, each further
-/// round takes 0.75 us for each rank (docs/performance.md).
-plan::Network by_turns(plan::Network network, const Topology& topology) {
-  constexpr plan::Picoseconds turn = 750'000;
-  constexpr std::uint32_t ranks_max = 16;  // more were not measured
-  if (topology.shares_cpus && topology.is_one_node())
-    network.inside.latency = std::max(
-        network.inside.latency,
-        static_cast<plan::Picoseconds>(std::min(topology.largest_node(), ranks_max)) * turn);
-  return network;
-}
-
-}  // namespace
-
-/// One choice by price, among all rows or those that give the bits of the canonical tree.
-class Chooser {
- public:
-  Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network)
-      : request_(request),
-        topology_(topology),
-        faster_by_bits_(excess_bits(network, request, topology)),
-        network_(faster(by_turns(network, topology), faster_by_bits_)) {}
-  Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge)
-      : Chooser(request, topology, knowledge.priced().network()) {
-    machine_ = words_of(knowledge.priced());
-    if (knowledge.keeps_to_untuned()) machine_ += ", which the tuning file does not contradict";
-    // Where ranks share CPUs, nothing is raced.
-    corrections_ = topology.shares_cpus ? nullptr : &knowledge.corrections;
-    follows_ = !topology.shares_cpus;
-  }
-
-  /// Takes choices across nodes from there.
-  void know(KnownChoices& known) { known_ = &known; }
-  void only_canonical() { only_canonical_ = true; }
-  /// How many messages may be followed.  Candidates of which one node is followed have few
-  /// messages; they have a budget of their own, so that the other candidates leave them room.
-  struct Budget {
-    std::size_t of_all = messages_followed_max, of_nodes = messages_followed_max / 2;
-  };
-  /// Takes the messages that it follows from there.
-  void share(Budget& budget) { budget_ = &budget; }
-
-  Choice choose() const;
-
-  /// Nothing where it is refused.
-  std::optional<Choice> try_choose(std::string* why = nullptr) const {
-    try {
-      return choose();
-    } catch (const Error& error) {
-      if (why != nullptr) *why = error.what();
-      return {};
-    }
-  }
-
-  static void decide(Choice& choice, std::string decision) {
-    choice.decision_ = std::move(decision);
-  }
-  static void remark(Choice& choice, std::string text) {
-    choice.remarks_.push_back(std::move(text));
-  }
-  static std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> by_price(
-      const Choice& choice) {
-    return choice.by_price();
-  }
-  static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
-  static Choice with_latency(const Choice& choice, std::uint32_t latency);
-  static Choice with(const Choice& choice, const Choice::Rival& rival);
-  /// Takes another row and variant for the same call.
-  static void replace(Choice& choice, const Choice& by) {
-    choice.row_ = by.row_;
-    choice.variant_ = by.variant_;
-    choice.time_ = by.time_;
-    choice.first_plan_ = nullptr;
-  }
-  struct Times {
-    plan::Picoseconds found, other;
-    bool are_of_events, are_corrected;
-  };
-  static std::optional<Times> times_of(const Choice& found, Choice& other,
-                                       const Corrections& corrections, std::size_t budget);
-
- private:
-  static void add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
-                         const NameParts& only, bool only_canonical);
-  void take_cheapest(Choice& choice) const;
-  using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
-  void follow(const Choice& choice, Prices& prices) const;
-  static plan::Picoseconds weighed(const Choice& choice, const Choice::Rival& rival);
-
-  const CollectiveRequest& request_;
-  const Topology& topology_;
-  int faster_by_bits_;  // than the machine: its prices would overflow
-  plan::Network network_;
-  std::string machine_ = {};
-  const Corrections* corrections_ = nullptr;
-  bool only_canonical_ = false;
-  bool follows_ = false;           // the events of few ranks decide between the cheapest
-  KnownChoices* known_ = nullptr;  // nullptr: a choice has its own
-  Budget* budget_ = nullptr;       // shared with other choices; nullptr: a choice has its own
-};
-
-/// The price, and a fiftieth more for holding several payloads where no bits ask for it, or a
-/// quarter more for a shared ring on nodes of several ranks or of an allgather: it takes memory and
-/// more exchanges when it is made, and its price is 0.8 to 1.1 of its time.
-plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& rival) {
-  const plan::Picoseconds price = choice.price_of(rival);
-  if (rival.row->is_flow &&
-      (choice.topology_.has_shared_nodes() || choice.request_.collective == Collective::allgather))
-    return price + price / 4;
-  return rival.row->algorithm == Algorithm::canonical_dissemination &&
-                 choice.request_.agreement != Agreement::reproducible
-             ? price + price / 50
-             : price;
-}
-
-/// Follows the events of the few cheapest candidates, and puts first the one that then takes least.
-/// A candidate with too many messages to be followed is compared with the others by its price, if
-/// the prices of such a call are near the events, or if no cheaper candidate is followed.
-/// Otherwise it is skipped.
-void Chooser::follow(const Choice& choice, Prices& prices) const {
-  constexpr std::size_t followed_max = 12, considered_max = 2 * followed_max;
-  Budget own_budget;
-  Budget& budget = budget_ == nullptr ? own_budget : *budget_;
-  // Two plans at least are compared, and each rank has a message.
-  if (topology_.rank_count > ranks_followed_max || budget.of_all / 2 < topology_.rank_count) return;
-  const Query query = choice.query();
-  const plan::Picoseconds most = 2 * prices.front().first;
-  // Prices near the least one are computed more closely, unless the first is far ahead.
-  const plan::Picoseconds half_more = prices.front().first + prices.front().first / 2;
-  const plan::Picoseconds near = prices.size() > 1 && prices[1].first <= half_more ? half_more : 0;
-  const bool prices_are_near = has_canonical_time(query);
-  const bool has_equal_nodes = topology_.has_equal_nodes();
-  Budget unused = budget;
-  std::size_t considered = 0;
-  std::vector<std::size_t> followed, compared;
-  for (const auto& [price, rival] : prices) {
-    if (followed.size() == followed_max || considered == considered_max || price > most) break;
-    const Row& row = *rival->row;
-    const plan::Plan first = row.build(query, rival->variant, Rank{0});
-    std::size_t more = messages_followed(query, row, rival->variant, first);
-    // closer_cost() needs no plans: it follows dissemination about as exactly in less time, and
-    // halving, which has many more messages, nearly so.
-    if (prices_are_near && row.closer_cost != nullptr) {
-      const bool is_halving = row.algorithm == Algorithm::canonical_halving;
-      const bool has_many = topology_.rank_count > canonical_ranks_of_all;
-      // Plans of canonical dissemination take longer to build, so their messages count fourfold; if
-      // they are too many, the price is already as close.
-      if (!is_halving && !has_many && topology_.rank_count > 32 && more <= unused.of_all) more *= 4;
-      if (is_halving ? more > unused.of_all && price <= near : has_many && more <= unused.of_all)
-        rival->time = row.closer_cost(query, rival->variant);
-      if (rival->time && is_halving) more = 0;
-    }
-    const bool is_of_node = is_followed_by_node(query, row, rival->variant, first);
-    std::size_t& room = is_of_node ? unused.of_nodes : unused.of_all;
-    const bool is_followed = more <= room;
-    if (!is_followed && !prices_are_near && followed.empty() && !has_equal_nodes) break;
-    if (is_followed || prices_are_near || followed.empty()) compared.push_back(considered);
-    if (is_followed) {
-      room -= more;
-      followed.push_back(considered);
-    }
-    ++considered;
-  }
-  if (compared.size() < 2 || followed.empty()) return;
-  budget = unused;
-  for (const std::size_t i : compared) prices[i].second->is_finalist = true;
-  for (const std::size_t i : followed) {
-    Choice::Rival& rival = *prices[i].second;
-    const Row& row = *rival.row;
-    if (!rival.time)
-      rival.time =
-          followed_time(query, row, rival.variant, row.build(query, rival.variant, Rank{0}));
-    prices[i].first = weighed(choice, rival);
-  }
-  const auto end = prices.begin() + static_cast<std::ptrdiff_t>(considered);
-  const auto end_of_finalists = std::stable_partition(
-      prices.begin(), end, [](const auto& priced) { return priced.second->is_finalist; });
-  std::stable_sort(prices.begin(), end_of_finalists,
-                   [](const auto& left, const auto& right) { return left.first < right.first; });
-}
-
-void Chooser::add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
-                         const NameParts& only, bool only_canonical) {
-  if (!only.own.empty() && !may_be_named(row, only.own)) return;
-  std::string why = why_not(row, query, named);
-  if (why.empty() && only_canonical && !gives_canonical_bits(row))
-    why = "gives other bits than the choice without a tuning file";
-  if (!why.empty()) {
-    choice.rivals_.push_back({&row, {}, std::move(why)});
-    return;
-  }
-  const std::vector<Variant> variants =
-      row.variants == nullptr ? std::vector<Variant>{{}} : row.variants(query);
-  for (const Variant& variant : variants) {
-    if (!only.own.empty() && described(row, variant) != only.own) continue;
-    choice.rivals_.push_back({&row, variant, {}});
-  }
-}
-
-void Chooser::take_cheapest(Choice& choice) const {
-  std::vector<Choice::Rival*> priced;
-  for (Choice::Rival& rival : choice.rivals_)
-    if (rival.why_not.empty()) priced.push_back(&rival);
-  if (priced.empty()) {
-    const std::string whose = std::string(name_of(request_.collective)) + ": ";
-    if (choice.rivals_.empty() || !request_.only.empty())
-      throw Error(ErrorCode::unsupported,
-                  whose + "there is no \"" + request_.only + "\"" +
-                      (choice.rivals_.empty() ? "" : ", " + choice.rivals_.front().why_not) +
-                      "; use automatic");
-    const Choice::Rival& out = choice.rivals_.front();
-    refuse(whose + (out.row->hierarchy == Hierarchy::flat ? "" : "across ") + out.row->name,
-           out.why_not, "automatic");
-  }
-  Choice::Rival* best = priced.front();
-  // One alone needs no price, which may take longer to compute than its plan.
-  if (priced.size() > 1) {
-    Prices prices;
-    for (Choice::Rival* const rival : priced) {
-      detail::check(rival->row->cost != nullptr, "rows that are considered together have prices");
-      if (corrections_ != nullptr && !corrections_->empty())
-        rival->factor = corrections_->factor(family_of(full_name(*rival->row, rival->variant)),
-                                             request_.collective, request_.bytes(),
-                                             topology_.node_count(), topology_.largest_node());
-      prices.emplace_back(weighed(choice, *rival), rival);
-    }
-    std::stable_sort(prices.begin(), prices.end(),
-                     [](const auto& left, const auto& right) { return left.first < right.first; });
-    if (follows_) follow(choice, prices);
-    best = prices.front().second;
-  }
-  choice.row_ = best->row;
-  choice.variant_ = best->variant;
-  choice.time_ = best->time;
-}
-
-Choice Chooser::choose() const {
-  assert(topology_.rank_count > 0);
-  assert(topology_.node_of.empty() || topology_.node_of.size() == topology_.rank_count);
-  assert(request_.block_bytes.empty() || request_.block_bytes.size() == topology_.rank_count);
-  assert(
-      (request_.collective != Collective::broadcast && request_.collective != Collective::reduce) ||
-      index_of(request_.root) < topology_.rank_count);
-  require_possible(request_);
-  Choice choice;
-  choice.request_ = request_;
-  choice.topology_ = topology_.counted();
-  choice.network_ = network_;
-  choice.machine_ = machine_;
-  KnownChoices own;
-  const Query query{choice.request_, choice.topology_, choice.network_,
-                    known_ == nullptr ? &own : known_};
-  const std::optional<Hierarchy> hierarchy = hierarchy_of(query);
-  const Row* const named = named_row(request_, hierarchy);
-  if (named != nullptr) require(*named, query);
-  const NameParts only = parts_of(request_.only);
-  for (const Row& row : registry())
-    if (row.collective == request_.collective && (!hierarchy || row.hierarchy == hierarchy))
-      add_rivals(choice, query, row, named, only, only_canonical_);
-  take_cheapest(choice);
-  if (faster_by_bits_ > 0)
-    remark(choice, "prices are those of a machine that is 2^" + std::to_string(faster_by_bits_) +
-                       " times as fast, as 64 bits would not hold those of this one");
-  return choice;
-}
-
-Choice Chooser::with(const Choice& choice, const Choice::Rival& rival) {
-  Choice other;
-  other.request_ = choice.request_;
-  other.topology_ = choice.topology_;
-  other.network_ = choice.network_;
-  other.machine_ = choice.machine_;
-  other.row_ = rival.row;
-  other.variant_ = rival.variant;
-  other.time_ = rival.time;
-  return other;
-}
-
-/// Returns it with another vector: its own, or that of the schedule across.
-Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) {
-  Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
-  Variant& variant = other.variant_;
-  if (variant.across)
-    variant.across = std::make_shared<const Choice>(with_vector(*variant.across, vector));
-  else
-    variant.per_round = vector;
-  return other;
-}
-
-/// Returns it with a tree of another latency.
-Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
-  Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
-  other.variant_.fans.across_by.latency = latency;
-  return other;
-}
-
-/// The times of both by their events, or by their prices if `found` was chosen by these, corrected
-/// by findings.  Nothing: the events of only one can be followed.
-std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& other,
-                                                const Corrections& corrections,
-                                                std::size_t budget) {
-  for (const Choice::Rival& rival : found.rivals_)
-    if (rival.time && rival.row == other.row_ &&
-        full_name(*rival.row, rival.variant) == other.name())
-      other.time_ = rival.time;
-  const Query query = other.query();
-  const plan::Plan& plan = other.first_plan();
-  const bool is_followed = found.time_.has_value();
-  if (is_followed && !other.time_ &&
-      messages_followed(query, *other.row_, other.variant_, plan) <= budget)
-    other.time_ = followed_time(query, *other.row_, other.variant_, plan);
-  if (is_followed && !other.time_) return {};
-  if (!is_followed && (found.row_->cost == nullptr || other.row_->cost == nullptr)) return {};
-  const auto factor_of = [&](const Choice& choice) {
-    const Topology& topology = choice.topology_;
-    return corrections.factor(family_of(choice.name()), choice.request_.collective,
-                              choice.request_.bytes(), topology.node_count(),
-                              topology.largest_node());
-  };
-  const auto time = [&](const Choice& choice, std::int64_t factor) {
-    return corrected(is_followed ? *choice.time_ : choice.cost(), factor);
-  };
-  const std::int64_t of_found = factor_of(found), of_other = factor_of(other);
-  const bool are_corrected = of_found != Corrections::one || of_other != Corrections::one;
-  return Times{time(found, of_found), time(other, of_other), is_followed, are_corrected};
-}
-
-Choice choose(const CollectiveRequest& request, const Topology& topology,
-              const plan::Network& network) {
-  return Chooser(request, topology, network).choose();
-}
-
-bool KnownChoices::Known::is_of(const CollectiveRequest& other, const Topology& ranks,
-                                const plan::Network& network) const {
-  const auto key = [](const CollectiveRequest& one) {
-    return std::tie(one.element_count, one.only, one.algorithm, one.across, one.shares_target,
-                    one.zero_copy, one.reads_in_place, one.is_undivided, one.one_value_only);
-  };
-  return key(request) == key(other) && topology.rank_count == ranks.rank_count &&
-         topology.shares_cpus == ranks.shares_cpus && topology.node_of == ranks.node_of &&
-         ranks_at_port == network.between.ranks_at_port;
-}
-
-std::shared_ptr<const Choice> KnownChoices::choose(const CollectiveRequest& request,
-                                                   const Topology& topology,
-                                                   const plan::Network& network) {
-  const auto found = std::find_if(all_.begin(), all_.end(), [&](const Known& one) {
-    return one.is_of(request, topology, network);
-  });
-  if (found != all_.end()) return found->choice;
-  Chooser chooser(request, topology, network);
-  chooser.know(*this);
-  std::shared_ptr<const Choice> choice;
-  if (request.only.empty())
-    choice = std::make_shared<const Choice>(chooser.choose());
-  else if (std::optional<Choice> named = chooser.try_choose())
-    choice = std::make_shared<const Choice>(std::move(*named));
-  all_.push_back({request, topology, network.between.ranks_at_port, choice});
-  return choice;
-}
-
-std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& topology,
-                           const plan::Network& network) {
-  const Choice choice = choose(request, topology, network);
-  std::vector<Choice> all;
-  for (const auto& [price, rival] : Chooser::by_price(choice))
-    all.push_back(Chooser::with(choice, *rival));
-  return all;
-}
-
-namespace {
-
-/// Where bits are kept: the choice without a file, and whether others may take its place because
-/// they have the bits of the canonical tree as it has.
-struct Kept {
-  std::optional<Choice> untuned = {};  // nothing: any bits may come out
-  bool is_canonical = false;
-
-  bool decides() const noexcept { return untuned && !is_canonical; }
-};
-Kept kept_bits(const CollectiveRequest& request, const Topology& topology,
-               const Knowledge& knowledge) {
-  if (knowledge.bits == TuningBits::free || operator_class_of(request) == OperatorClass::none ||
-      !order_shows_in_bits(request.reduction))
-    return {};
-  const Knowledge without_file = untuned(knowledge.untuned);
-  Chooser chooser(request, topology, without_file);  // with a budget of its own
-  Kept kept{.untuned = chooser.choose()};
-  kept.is_canonical = gives_canonical_bits(kept.untuned->row());
-  return kept;
 }
 
 /// The choice of the first rule that fits and serves; remarks on those that do not.
@@ -709,16 +188,34 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
   }
 }
 
-/// Replaces `found` by what is chosen without a file, unless that clearly takes longer.  So a file
-/// that is slightly wrong, or differs little from the network assumed without it, changes no
-/// choice.  The choice without a file may follow as many messages as in a program that has none, so
-/// it is the same; the comparison may follow as many again.
+/// Whether `found` is so much faster than `usual`, which is chosen without a file, that it takes
+/// its place.  A hundredth is not enough, so that choices that take as long do not change from file
+/// to file, nor is a twenty-fifth by prices of allreduces, which have errors of their own.  Beyond
+/// that, it has to be faster although the parameters of the machine may be off, and although half
+/// of what findings of other calls correct is taken to be uncertain, unless `usual` may take a
+/// tenth longer.
+bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::Times& times,
+                       const Machine& machine) {
+  constexpr std::int64_t hundredth = million / 100, twenty_fifth = million / 25,
+                         tenth = million / 10;
+  const bool are_prices =
+      !times.are_of_events && found.query().request.collective == Collective::allreduce;
+  const std::int64_t gain = relative_change(times.found, times.other);
+  if (gain <= (are_prices ? twenty_fifth : hundredth)) return false;
+  if (gain > tenth) return true;
+  const Uncertainty uncertainty = uncertainty_of(found, usual, machine);
+  if (gain + uncertainty.opposite_at_most > tenth) return true;
+  const std::int64_t of_findings =
+      relative_change(times.factor_of_other, times.factor_of_found) / 2;
+  return gain * gain > uncertainty.squared + of_findings * of_findings;
+}
+
+/// Replaces `found` by what is chosen without a file, unless it is clearly faster.  So a file that
+/// is slightly wrong, or differs little from the network assumed without it, changes no choice. The
+/// choice without a file may follow as many messages as in a program that has none, so it is the
+/// same; the comparison may follow as many again.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
-  // With parameters that are 5 % off, margins above a hundredth cost more time than they save, by
-  // the recurrence (README).  Findings of other calls, and prices of allreduces, have errors of
-  // their own, so their margins are wider.
-  constexpr plan::Picoseconds usual_share = 100, share_of_findings = 50, share_of_prices = 25;
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||
       topology.shares_cpus || topology.rank_count > ranks_followed_max)
     return;
@@ -729,12 +226,7 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   std::optional<Choice> here = choice_named(usual->name(), request, topology, knowledge);
   if (!here) return;
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
-  if (!times) return;
-  const bool is_by_prices = !times->are_of_events && request.collective == Collective::allreduce;
-  const plan::Picoseconds share = is_by_prices           ? share_of_prices
-                                  : times->are_corrected ? share_of_findings
-                                                         : usual_share;
-  if (times->other > times->found + times->found / share) return;
+  if (!times || is_clearly_faster(found, *here, *times, knowledge.priced())) return;
   Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
                              found.name() + " takes " + microseconds(times->found));
   Chooser::replace(found, *here);
@@ -776,107 +268,6 @@ std::optional<Choice> choice_named(const std::string& name, const CollectiveRequ
   return Chooser(asked, topology, knowledge).try_choose();
 }
 
-std::string name_with_vector(const Choice& choice, const plan::PerRound& vector) {
-  return Chooser::with_vector(choice, vector).name();
-}
-
-std::string name_with_latency(const Choice& choice, std::uint32_t latency) {
-  return Chooser::with_latency(choice, latency).name();
-}
-
-bool have_same_plans(const Choice& left, const Choice& right) {
-  const auto key = [](const plan::Plan& plan) {
-    return std::tie(plan.flow_control, plan.parts, plan.owners, plan.is_pipeline, plan.zero_copy,
-                    plan.swaps_blocks, plan.payloads, plan.shares_target, plan.takes_out,
-                    plan.partial_count, plan.slot_count, plan.line_slot_count,
-                    plan.short_slot_count, plan.short_payloads, plan.answers, plan.steps);
-  };
-  const std::uint32_t rank_count = left.first_plan().rank_count;
-  if (key(left.first_plan()) != key(right.first_plan())) return false;
-  for (std::uint32_t rank = 1; rank < rank_count; ++rank) {
-    const plan::Plan one = left.plan(Rank{rank}), other = right.plan(Rank{rank});
-    if (key(one) != key(other)) return false;
-  }
-  return true;
-}
-
-std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
-                               const Knowledge& knowledge, std::size_t count,
-                               std::size_t messages_max) {
-  constexpr std::uint32_t compared_ranks_max = 64;
-  const bool is_one_node = topology.is_one_node();
-  std::vector<Choice> found{choose(request, topology, knowledge)};
-  std::set<std::string> names{name_when_trimmed(found.front())};
-  std::set<Trees> trees;
-  if (has_latency(found.front())) trees.insert(trees_of(found.front()));
-  const auto add = [&](Choice choice) {
-    if (found.size() == count || !names.insert(name_when_trimmed(choice)).second) return;
-    if (has_latency(choice) && !trees.insert(trees_of(choice)).second) return;
-    const auto is_same = [&](const Choice& other) { return have_same_plans(choice, other); };
-    if (is_one_node && topology.rank_count <= compared_ranks_max &&
-        std::any_of(found.begin(), found.end(), is_same))
-      return;
-    found.push_back(std::move(choice));
-  };
-  if (says_how(request)) return found;
-  Chooser::Budget budget{.of_all = messages_max, .of_nodes = messages_max / 2};
-  const Kept kept = kept_bits(request, topology, knowledge);
-  if (kept.decides()) return found;
-  CollectiveRequest raced = request;
-  raced.for_race = true;
-  Chooser chooser(raced, topology, knowledge);
-  chooser.share(budget);
-  if (kept.is_canonical) chooser.only_canonical();
-  const std::optional<Choice> priced = chooser.try_choose();
-  if (!priced) return found;
-  const auto all = Chooser::by_price(*priced);
-  // One of five places is for another family that is not far behind.  Inside a node, where prices
-  // hardly tell schedules apart, all places but one are for other families, however far behind.
-  const plan::Picoseconds most =
-      is_one_node ? INT64_MAX : all.front().first + all.front().first / 2;
-  const std::size_t families_max = is_one_node ? count - 1 : count / 2;
-  std::set<std::string> families{family_of(found.front().name())};
-  std::vector<Choice> others;  // what is left
-  for (const auto& [price, rival] : all) {
-    if (!families.insert(family_of(full_name(*rival->row, rival->variant))).second) continue;
-    Choice choice = Chooser::with(*priced, *rival);
-    if (found.size() < families_max && price <= most)
-      add(std::move(choice));
-    else
-      others.push_back(std::move(choice));
-  }
-  const Choice best = Chooser::with(*priced, *all.front().second);
-  add(best);  // which may have given way to the choice without a file
-  // Choices of any family that may be as fast as the cheapest one.  They are sorted by their events
-  // instead of their prices, whose relative error depends on the number of lanes.
-  constexpr plan::Picoseconds close_share = 4;
-  constexpr std::size_t close_max = 12;
-  std::vector<Choice> near;
-  std::set<std::string> seen = names;
-  for (const auto& [price, rival] : all) {
-    if (is_one_node || near.size() == close_max) break;
-    if (price - all.front().first > all.front().first / close_share) continue;
-    Choice choice = Chooser::with(*priced, *rival);
-    if (seen.insert(name_when_trimmed(choice)).second) near.push_back(std::move(choice));
-  }
-  near = by_events(std::move(near), messages_max);
-  const Choice& first = is_one_node && !has_vector(best) ? found.front() : best;
-  const std::vector<Choice> middles = worth_varying(first, found, near);
-  for (const Choice& middle : middles)
-    for (Choice& choice : beside(middle, raced, topology, knowledge, messages_max / middles.size()))
-      near.push_back(std::move(choice));
-  for (Choice& choice : on_both_sides_first(by_events(std::move(near), messages_max), found))
-    add(std::move(choice));
-  // The choice without a file comes next, and then whatever is left.
-  if (kept.untuned)
-    add(*kept.untuned);
-  else if (std::optional<Choice> choice =
-               Chooser(request, topology, untuned(knowledge.untuned)).try_choose())
-    add(std::move(*choice));
-  for (Choice& choice : others) add(std::move(choice));
-  return found;
-}
-
 bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology,
                           const Knowledge& knowledge) {
   // Most calls need no second choice to be made for them.
@@ -901,57 +292,6 @@ bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topo
   } catch (const Error&) {
     return false;  // the choice itself will say why, once all ranks are there to hear it
   }
-}
-
-plan::Picoseconds Choice::cost() const {
-  return row_->cost == nullptr ? 0 : row_->cost(query(), variant_);
-}
-
-plan::Picoseconds Choice::price_of(const Rival& rival) const {
-  return corrected(rival.time ? *rival.time : rival.row->cost(query(), rival.variant),
-                   rival.factor);
-}
-
-std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Choice::by_price() const {
-  std::vector<std::pair<plan::Picoseconds, const Rival*>> priced;
-  for (const Rival& rival : rivals_)
-    if (rival.why_not.empty()) priced.emplace_back(0, &rival);
-  if (priced.size() < 2) return priced;  // see take_cheapest()
-  for (auto& [price, rival] : priced) price = price_of(*rival);
-  std::stable_sort(priced.begin(), priced.end(), [](const auto& left, const auto& right) {
-    const bool is_finalist = left.second->is_finalist;
-    if (is_finalist != right.second->is_finalist) return is_finalist;
-    return left.first < right.first;
-  });
-  return priced;
-}
-
-plan::Picoseconds Choice::expected(std::size_t messages_max) const {
-  if (row_->cost == nullptr) return 0;
-  if (time_) return *time_;
-  if (messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
-    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
-  return cost();
-}
-
-plan::Picoseconds Choice::follow(std::size_t messages_max) {
-  if (row_->cost == nullptr) return 0;
-  if (!time_ && messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
-    time_ = followed_time(query(), *row_, variant_, first_plan());
-  return time_ ? *time_ : cost();
-}
-
-plan::Plan Choice::plan(Rank self) const {
-  return row_->build(query(), variant_, self);
-}
-
-const plan::Plan& Choice::first_plan() const {
-  if (!first_plan_) first_plan_ = std::make_shared<const plan::Plan>(plan(Rank{0}));
-  return *first_plan_;
-}
-
-std::string Choice::name() const {
-  return full_name(*row_, variant_);
 }
 
 }  // namespace tutti::tune

@@ -12,7 +12,6 @@
 #include "plan/allreduce/shared_ring.hpp"
 #include "plan/core/plan.hpp"
 #include "tune/knowledge.hpp"
-#include "tune/plan_time.hpp"
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
@@ -32,6 +31,9 @@ class Choice {
   plan::Picoseconds expected(std::size_t messages_max) const;
   /// Returns expected(), and remembers the time of the events if they were followed.
   plan::Picoseconds follow(std::size_t messages_max);
+
+  /// The same schedule with the prices of another network.
+  Choice on(const plan::Network& network) const;
 
   /// What it is for.  Lives as long as the choice.
   Query query() const noexcept { return {request_, topology_, network_}; }
@@ -118,37 +120,10 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const Knowledge& knowledge);
 
-/// Returns candidates for a race, at most `count` and without duplicates, in this order:
-///   1. what choose() returns, the cheapest choice of another family (in a single node, of all
-///      families), and the cheapest choice of all;
-///   2. sorted by the times of their events, up to twelve choices that cost at most a quarter more
-///      than the cheapest one (none in a single node), and the neighbours, by beside(), of the
-///      cheapest one, of each tree of group 1, and of the fastest of a few other shapes.  Among the
-///      neighbours are vectors with the same n, 1 to 7, in all rounds (V. End et al., INFOCOMP
-///      2015).  Some latencies of trees are moved to the end: see on_both_sides_first();
-///   3. the choice that is made without a tuning file, and then the remaining families.
-/// Each can be asked for by its name().  In a single node, where choose() without a file applies
-/// fixed rules, all schedules that the node can run are considered; on up to 64 ranks, only one of
-/// several schedules with the same plans is returned.
-///
-/// Prices are computed by following about `messages_max` messages, and group 2 is sorted by
-/// following up to six times as many.  With messages_followed_max, a call takes 3 ms on average
-/// over the cells of `tutti-tune --verify`, and at most 42 ms (Xeon).
-std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
-                               const Knowledge& knowledge, std::size_t count,
-                               std::size_t messages_max = messages_followed_max);
-
-/// Whether both do the same on every rank, whatever they are called.
-bool have_same_plans(const Choice& left, const Choice& right);
-
 /// The choice of that name for that request; nothing if no schedule has that name there, or if it
 /// cannot be made.
 std::optional<Choice> choice_named(const std::string& name, const CollectiveRequest& request,
                                    const Topology& topology, const Knowledge& knowledge);
-/// The name of `choice` if it had these messages in each round, or if its tree over the nodes had
-/// that latency.
-std::string name_with_vector(const Choice& choice, const plan::PerRound& vector);
-std::string name_with_latency(const Choice& choice, std::uint32_t latency);
 
 /// Everything that a price decided about: all rows and variants that are considered.  A test or a
 /// verification compares their times.

@@ -215,6 +215,30 @@ std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector) {
   return neighbours;
 }
 
+std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_t messages_max) {
+  std::vector<plan::PerRound> found;
+  plan::PerRound vector;
+  const auto is_tight = [&](std::uint32_t covered) {
+    return std::all_of(vector.begin(), vector.end(), [&](std::uint32_t messages) {
+      return covered / (messages + 1) * messages < rank_count;
+    });
+  };
+  const auto add = [&](const auto& self, std::uint32_t covered, std::uint32_t left) -> void {
+    if (covered >= rank_count) {
+      if (is_tight(covered)) found.push_back(vector);
+      return;
+    }
+    for (std::uint32_t n = 1; n <= std::min(left, messages_of_round_max); ++n) {
+      vector.push_back(n);
+      self(self, covered * (n + 1), left - n);
+      vector.pop_back();
+      if (covered * (n + 1) >= rank_count) break;  // more messages are spare ones
+    }
+  };
+  add(add, 1, messages_max);
+  return found;
+}
+
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max) {
   return partners_max >= rank_count - 1 ? UINT32_MAX : partners_max / 2;
 }

@@ -52,6 +52,10 @@ plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
 /// ranks.
 std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector);
 
+/// Every vector of at most `messages_max` messages in all that covers so many ranks, and would not
+/// with one message less in any round.  There are 97 for 64 ranks.
+std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_t messages_max);
+
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max);
 

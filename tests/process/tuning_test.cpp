@@ -27,6 +27,7 @@
 #include "support/device.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/shared.hpp"
+#include "tune/candidates.hpp"
 #include "tune/choose.hpp"
 #include "tune/tuning_file.hpp"
 #include "verbs/device.hpp"

@@ -12,6 +12,7 @@
 
 #include "microbench/tune_racers.hpp"
 #include "plan/core/verify.hpp"
+#include "tune/candidates.hpp"
 #include "tune/choose.hpp"
 
 namespace tutti::tune {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
@@ -125,6 +126,37 @@ TEST(Neighbours, of_many_rounds_differ_in_the_last_one) {
                                                                             {1, 1, 1, 1, 1, 1, 1},
                                                                             {1, 1, 1, 1, 1, 3, 1},
                                                                             {3, 1, 1, 1, 1, 1}}));
+}
+
+TEST(TightVectors, cover_all_ranks_and_would_not_with_a_message_less) {
+  for (std::uint32_t ranks = 1; ranks <= 24; ++ranks) {
+    // All vectors, one after the other: digits up to 15, from one round to five.
+    std::set<plan::PerRound> expected;
+    const std::function<void(plan::PerRound)> look_at = [&](const plan::PerRound& vector) {
+      if (plan::covers(ranks, vector)) {
+        bool is_tight = true;
+        for (std::size_t i = 0; i < vector.size(); ++i) {
+          plan::PerRound fewer = vector;
+          if (--fewer[i] == 0) fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+          is_tight = is_tight && !plan::covers(ranks, fewer);
+        }
+        if (is_tight) expected.insert(vector);
+        return;
+      }
+      for (std::uint32_t n = 1; n <= 15; ++n) {
+        plan::PerRound longer = vector;
+        longer.push_back(n);
+        look_at(longer);
+      }
+    };
+    look_at({});
+    const std::vector<plan::PerRound> found = tight_vectors(ranks, UINT32_MAX);
+    EXPECT_EQ(std::set<plan::PerRound>(found.begin(), found.end()), expected) << ranks;
+    EXPECT_EQ(found.size(), expected.size()) << ranks;
+    for (const plan::PerRound& vector : tight_vectors(ranks, 6))
+      EXPECT_LE(std::accumulate(vector.begin(), vector.end(), 0u), 6u);
+  }
+  EXPECT_EQ(tight_vectors(64, UINT32_MAX).size(), 97u);
 }
 
 TEST(CloseVectors, have_one_n_other_rounds_and_prices_near_the_least) {

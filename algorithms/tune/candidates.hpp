@@ -1,0 +1,38 @@
+// The schedules that a race tries for one call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tune/choose.hpp"
+#include "tune/knowledge.hpp"
+#include "tune/plan_time.hpp"
+
+namespace tutti::tune {
+
+/// Returns candidates for a race, at most `count` and without duplicates, in this order:
+///   1. what choose() returns, the cheapest choice of another family (in a single node, of all
+///      families), and the cheapest choice of all;
+///   2. sorted by the times of their events, up to twelve choices that cost at most a quarter more
+///      than the cheapest one (none in a single node), and the neighbours, by beside(), of the
+///      cheapest one, of each tree of group 1, and of the fastest of a few other shapes.  Among the
+///      neighbours are vectors with the same n, 1 to 7, in all rounds (V. End et al., INFOCOMP
+///      2015).  Some latencies of trees are moved to the end: see on_both_sides_first();
+///   3. the choice that is made without a tuning file, and then the remaining families.
+/// Each can be asked for by its name().  In a single node, where choose() without a file applies
+/// fixed rules, all schedules that the node can run are considered; on up to 64 ranks, only one of
+/// several schedules with the same plans is returned.
+///
+/// Prices are computed by following about `messages_max` messages, and group 2 is sorted by
+/// following up to six times as many.  With messages_followed_max, a call takes 3 ms on average
+/// over the cells of `tutti-tune --verify`, and at most 42 ms (Xeon).
+std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
+                               const Knowledge& knowledge, std::size_t count,
+                               std::size_t messages_max = messages_followed_max);
+
+/// Whether both do the same on every rank, whatever they are called.
+bool have_same_plans(const Choice& left, const Choice& right);
+
+}  // namespace tutti::tune

@@ -1,0 +1,112 @@
+// How one choice is made by price: what choose(), which also knows rules and findings, and
+// candidates() are made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/cost/network.hpp"
+#include "tune/choose.hpp"
+#include "tune/knowledge.hpp"
+#include "tune/names.hpp"
+#include "tune/plan_time.hpp"
+
+namespace tutti::tune {
+
+/// Whether the call or its context says how it is done.
+bool says_how(const CollectiveRequest& request);
+
+/// Why a row is out; empty: it is priced.  `named`: the row that is asked for, or NULL.
+std::string why_not(const Row& row, const Query& query, const Row* named);
+
+/// One choice by price, among all rows or those that give the bits of the canonical tree.
+class Chooser {
+ public:
+  Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network);
+  Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge);
+
+  /// Takes choices across nodes from there.
+  void know(KnownChoices& known) { known_ = &known; }
+  void only_canonical() { only_canonical_ = true; }
+  /// How many messages may be followed.  Candidates of which one node is followed have few
+  /// messages; they have a budget of their own, so that the other candidates leave them room.
+  struct Budget {
+    std::size_t of_all = messages_followed_max, of_nodes = messages_followed_max / 2;
+  };
+  /// Takes the messages that it follows from there.
+  void share(Budget& budget) { budget_ = &budget; }
+
+  Choice choose() const;
+
+  /// Nothing where it is refused.
+  std::optional<Choice> try_choose(std::string* why = nullptr) const;
+
+  static void decide(Choice& choice, std::string decision) {
+    choice.decision_ = std::move(decision);
+  }
+  static void remark(Choice& choice, std::string text) {
+    choice.remarks_.push_back(std::move(text));
+  }
+  static std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> by_price(
+      const Choice& choice) {
+    return choice.by_price();
+  }
+  static Choice with_vector(const Choice& choice, const plan::PerRound& vector);
+  static Choice with_latency(const Choice& choice, std::uint32_t latency);
+  static Choice with(const Choice& choice, const Choice::Rival& rival);
+  /// Takes another row and variant for the same call.
+  static void replace(Choice& choice, const Choice& by) {
+    choice.row_ = by.row_;
+    choice.variant_ = by.variant_;
+    choice.time_ = by.time_;
+    choice.first_plan_ = nullptr;
+  }
+  struct Times {
+    plan::Picoseconds found, other;
+    std::int64_t factor_of_found, factor_of_other;  // by which findings correct them
+    bool are_of_events;
+  };
+  static std::optional<Times> times_of(const Choice& found, Choice& other,
+                                       const Corrections& corrections, std::size_t budget);
+
+ private:
+  static void add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,
+                         const NameParts& only, bool only_canonical);
+  void take_cheapest(Choice& choice) const;
+  using Prices = std::vector<std::pair<plan::Picoseconds, Choice::Rival*>>;
+  void follow(const Choice& choice, Prices& prices) const;
+  static plan::Picoseconds weighed(const Choice& choice, const Choice::Rival& rival);
+
+  const CollectiveRequest& request_;
+  const Topology& topology_;
+  int faster_by_bits_;  // than the machine: its prices would overflow
+  plan::Network network_;
+  std::string machine_ = {};
+  const Corrections* corrections_ = nullptr;
+  bool only_canonical_ = false;
+  bool follows_ = false;           // the events of few ranks decide between the cheapest
+  KnownChoices* known_ = nullptr;  // nullptr: a choice has its own
+  Budget* budget_ = nullptr;       // shared with other choices; nullptr: a choice has its own
+};
+
+/// The name of `choice` if it had these messages in each round, or if its tree over the nodes had
+/// that latency.
+std::string name_with_vector(const Choice& choice, const plan::PerRound& vector);
+std::string name_with_latency(const Choice& choice, std::uint32_t latency);
+
+/// Where bits are kept: the choice without a file, and whether others may take its place because
+/// they have the bits of the canonical tree as it has.
+struct Kept {
+  std::optional<Choice> untuned = {};  // nothing: any bits may come out
+  bool is_canonical = false;
+
+  bool decides() const noexcept { return untuned && !is_canonical; }
+};
+Kept kept_bits(const CollectiveRequest& request, const Topology& topology,
+               const Knowledge& knowledge);
+
+}  // namespace tutti::tune
