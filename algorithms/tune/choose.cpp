@@ -9,7 +9,6 @@
 #include "tune/chooser.hpp"
 #include "tune/explanation.hpp"
 #include "tune/hierarchy.hpp"
-#include "tune/prices.hpp"
 #include "tune/rows.hpp"
 #include "tune/uncertainty.hpp"
 
@@ -189,31 +188,27 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
 }
 
 /// Whether `found` is so much faster than `usual`, which is chosen without a file, that it takes
-/// its place.  A hundredth is not enough, so that choices that take as long do not change from file
-/// to file, nor is a twenty-fifth by prices of allreduces, which have errors of their own.  Beyond
-/// that, it has to be faster although the parameters of the machine may be off, and although half
-/// of what findings of other calls correct is taken to be uncertain, unless `usual` may take a
-/// tenth longer.
+/// its place.  Up to 1 % faster is never enough, so that choices that take as long do not change
+/// from file to file; nor is 4 % by prices of allreduces, which have errors of their own.  Beyond
+/// that the intervals of the machine decide, and half of the corrections by findings of other
+/// calls, which is taken to be uncertain.
 bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::Times& times,
                        const Machine& machine) {
-  constexpr std::int64_t hundredth = million / 100, twenty_fifth = million / 25,
-                         tenth = million / 10;
+  constexpr std::int64_t least = million / 100, least_by_prices = million / 25,
+                         enough = million / 10;
   const bool are_prices =
       !times.are_of_events && found.query().request.collective == Collective::allreduce;
-  const std::int64_t gain = relative_change(times.found, times.other);
-  if (gain <= (are_prices ? twenty_fifth : hundredth)) return false;
-  if (gain > tenth) return true;
-  const Uncertainty uncertainty = uncertainty_of(found, usual, machine);
-  if (gain + uncertainty.opposite_at_most > tenth) return true;
+  const std::int64_t gain = relative_change(times.found, times.usual);
+  if (gain <= (are_prices ? least_by_prices : least)) return false;
+  if (gain > enough) return true;  // whatever is uncertain, so that nothing has to be priced again
   const std::int64_t of_findings =
-      relative_change(times.factor_of_other, times.factor_of_found) / 2;
-  return gain * gain > uncertainty.squared + of_findings * of_findings;
+      relative_change(times.factor_of_usual, times.factor_of_found) / 2;
+  return is_worth_it(gain, uncertainty_of(found, usual, machine), of_findings);
 }
 
-/// Replaces `found` by what is chosen without a file, unless it is clearly faster.  So a file that
-/// is slightly wrong, or differs little from the network assumed without it, changes no choice. The
-/// choice without a file may follow as many messages as in a program that has none, so it is the
-/// same; the comparison may follow as many again.
+/// Replaces `found` by what is chosen without a file, unless `found` is clearly faster.  The choice
+/// without a file may follow as many messages as in a program that has none, so it is the same; the
+/// comparison may follow as many again.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||
@@ -227,8 +222,9 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   if (!here) return;
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
   if (!times || is_clearly_faster(found, *here, *times, knowledge.priced())) return;
-  Chooser::decide(found, "as without a tuning file, " + microseconds(times->other) + " where " +
-                             found.name() + " takes " + microseconds(times->found));
+  Chooser::decide(found, "as without a tuning file, " + microseconds(times->usual) + " where " +
+                             found.name() + " takes " + microseconds(times->found) +
+                             ", too little to be certain");
   Chooser::replace(found, *here);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
+#include <tuple>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
@@ -106,11 +108,6 @@ const Row* named_row(const CollectiveRequest& request, std::optional<Hierarchy> 
     return row.collective == request.collective && row.algorithm == request.algorithm;
   });
   return found == registry().end() ? nullptr : &*found;
-}
-
-plan::Picoseconds corrected(plan::Picoseconds price, std::int64_t factor) {
-  constexpr std::int64_t one = Corrections::one;
-  return price / one * factor + price % one * factor / one;
 }
 
 /// Whether the bits that come out are those of the canonical tree.
@@ -342,20 +339,14 @@ Choice Chooser::choose() const {
 }
 
 Choice Chooser::with(const Choice& choice, const Choice::Rival& rival) {
-  Choice other;
-  other.request_ = choice.request_;
-  other.topology_ = choice.topology_;
-  other.network_ = choice.network_;
-  other.machine_ = choice.machine_;
-  other.row_ = rival.row;
-  other.variant_ = rival.variant;
+  Choice other = choice.with(*rival.row, rival.variant);
   other.time_ = rival.time;
   return other;
 }
 
 /// Returns it with another vector: its own, or that of the schedule across.
 Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) {
-  Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
+  Choice other = choice.with(*choice.row_, choice.variant_);
   Variant& variant = other.variant_;
   if (variant.across)
     variant.across = std::make_shared<const Choice>(with_vector(*variant.across, vector));
@@ -366,28 +357,28 @@ Choice Chooser::with_vector(const Choice& choice, const plan::PerRound& vector) 
 
 /// Returns it with a tree of another latency.
 Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
-  Choice other = with(choice, {.row = choice.row_, .variant = choice.variant_, .why_not = {}});
+  Choice other = choice.with(*choice.row_, choice.variant_);
   other.variant_.fans.across_by.latency = latency;
   return other;
 }
 
 /// The times of both by their events, or by their prices if `found` was chosen by these, corrected
 /// by findings.  Nothing: the events of only one can be followed.
-std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& other,
+std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& usual,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
   for (const Choice::Rival& rival : found.rivals_)
-    if (rival.time && rival.row == other.row_ &&
-        full_name(*rival.row, rival.variant) == other.name())
-      other.time_ = rival.time;
-  const Query query = other.query();
-  const plan::Plan& plan = other.first_plan();
+    if (rival.time && rival.row == usual.row_ &&
+        full_name(*rival.row, rival.variant) == usual.name())
+      usual.time_ = rival.time;
+  const Query query = usual.query();
+  const plan::Plan& plan = usual.first_plan();
   const bool is_followed = found.time_.has_value();
-  if (is_followed && !other.time_ &&
-      messages_followed(query, *other.row_, other.variant_, plan) <= budget)
-    other.time_ = followed_time(query, *other.row_, other.variant_, plan);
-  if (is_followed && !other.time_) return {};
-  if (!is_followed && (found.row_->cost == nullptr || other.row_->cost == nullptr)) return {};
+  if (is_followed && !usual.time_ &&
+      messages_followed(query, *usual.row_, usual.variant_, plan) <= budget)
+    usual.time_ = followed_time(query, *usual.row_, usual.variant_, plan);
+  if (is_followed && !usual.time_) return {};
+  if (!is_followed && (found.row_->cost == nullptr || usual.row_->cost == nullptr)) return {};
   const auto factor_of = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
     return corrections.factor(family_of(choice.name()), choice.request_.collective,
@@ -397,8 +388,8 @@ std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& oth
   const auto time = [&](const Choice& choice, std::int64_t factor) {
     return corrected(is_followed ? *choice.time_ : choice.cost(), factor);
   };
-  const std::int64_t of_found = factor_of(found), of_other = factor_of(other);
-  return Times{time(found, of_found), time(other, of_other), of_found, of_other, is_followed};
+  const std::int64_t of_found = factor_of(found), of_usual = factor_of(usual);
+  return Times{time(found, of_found), time(usual, of_usual), of_found, of_usual, is_followed};
 }
 
 std::string name_with_vector(const Choice& choice, const plan::PerRound& vector) {
@@ -462,71 +453,6 @@ std::vector<Choice> rivals(const CollectiveRequest& request, const Topology& top
   for (const auto& [price, rival] : Chooser::by_price(choice))
     all.push_back(Chooser::with(choice, *rival));
   return all;
-}
-
-Choice Choice::on(const plan::Network& network) const {
-  Choice other;
-  other.request_ = request_;
-  other.topology_ = topology_;
-  other.network_ = network;
-  other.network_.between.ranks_at_port = network_.between.ranks_at_port;
-  other.row_ = row_;
-  other.variant_ = variant_;
-  if (variant_.across)
-    other.variant_.across = std::make_shared<const Choice>(variant_.across->on(network));
-  other.first_plan_ = first_plan_;
-  return other;
-}
-
-plan::Picoseconds Choice::cost() const {
-  return row_->cost == nullptr ? 0 : row_->cost(query(), variant_);
-}
-
-plan::Picoseconds Choice::price_of(const Rival& rival) const {
-  return corrected(rival.time ? *rival.time : rival.row->cost(query(), rival.variant),
-                   rival.factor);
-}
-
-std::vector<std::pair<plan::Picoseconds, const Choice::Rival*>> Choice::by_price() const {
-  std::vector<std::pair<plan::Picoseconds, const Rival*>> priced;
-  for (const Rival& rival : rivals_)
-    if (rival.why_not.empty()) priced.emplace_back(0, &rival);
-  if (priced.size() < 2) return priced;  // see take_cheapest()
-  for (auto& [price, rival] : priced) price = price_of(*rival);
-  std::stable_sort(priced.begin(), priced.end(), [](const auto& left, const auto& right) {
-    const bool is_finalist = left.second->is_finalist;
-    if (is_finalist != right.second->is_finalist) return is_finalist;
-    return left.first < right.first;
-  });
-  return priced;
-}
-
-plan::Picoseconds Choice::expected(std::size_t messages_max) const {
-  if (row_->cost == nullptr) return 0;
-  if (time_) return *time_;
-  if (messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
-    return followed_time(query(), *row_, variant_, first_plan()).value_or(cost());
-  return cost();
-}
-
-plan::Picoseconds Choice::follow(std::size_t messages_max) {
-  if (row_->cost == nullptr) return 0;
-  if (!time_ && messages_followed(query(), *row_, variant_, first_plan()) <= messages_max)
-    time_ = followed_time(query(), *row_, variant_, first_plan());
-  return time_ ? *time_ : cost();
-}
-
-plan::Plan Choice::plan(Rank self) const {
-  return row_->build(query(), variant_, self);
-}
-
-const plan::Plan& Choice::first_plan() const {
-  if (!first_plan_) first_plan_ = std::make_shared<const plan::Plan>(plan(Rank{0}));
-  return *first_plan_;
-}
-
-std::string Choice::name() const {
-  return full_name(*row_, variant_);
 }
 
 }  // namespace tutti::tune

@@ -1,9 +1,9 @@
-// How one choice is made by price: what choose(), which also knows rules and findings, and
-// candidates() are made of.
+// Makes one choice by price.  choose() adds rules and findings, and candidates() makes several.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,10 +20,35 @@ namespace tutti::tune {
 /// Whether the call or its context says how it is done.
 bool says_how(const CollectiveRequest& request);
 
-/// Why a row is out; empty: it is priced.  `named`: the row that is asked for, or NULL.
+/// The choices across nodes that a choice has looked at so far: leaders of groups ask for the same
+/// ones as lanes do.
+class KnownChoices {
+ public:
+  /// As choose() by price, for requests that differ from each other in what the schedule across is
+  /// asked for alone, and networks in who shares a port.  nullptr: none has the name that is asked
+  /// for.
+  std::shared_ptr<const Choice> choose(const CollectiveRequest& request, const Topology& topology,
+                                       const plan::Network& network);
+
+ private:
+  struct Known {
+    CollectiveRequest request;
+    Topology topology;
+    std::int64_t ranks_at_port;
+    std::shared_ptr<const Choice> choice;
+
+    bool is_of(const CollectiveRequest& other, const Topology& ranks,
+               const plan::Network& network) const;
+  };
+  std::vector<Known> all_;
+};
+
+/// Why a row is out; empty: it is priced.  What is cheap to find out comes first.
+/// `named`: the row that is asked for, or nullptr.
 std::string why_not(const Row& row, const Query& query, const Row* named);
 
-/// One choice by price, among all rows or those that give the bits of the canonical tree.
+/// One choice by price, among all rows or those that give the bits of the canonical tree.  The
+/// request, the topology and the knowledge have to outlive it.
 class Chooser {
  public:
   Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network);
@@ -66,11 +91,11 @@ class Chooser {
     choice.first_plan_ = nullptr;
   }
   struct Times {
-    plan::Picoseconds found, other;
-    std::int64_t factor_of_found, factor_of_other;  // by which findings correct them
-    bool are_of_events;
+    plan::Picoseconds found, usual;
+    std::int64_t factor_of_found, factor_of_usual;  // by which findings correct them
+    bool are_of_events;                             // else they are prices
   };
-  static std::optional<Times> times_of(const Choice& found, Choice& other,
+  static std::optional<Times> times_of(const Choice& found, Choice& usual,
                                        const Corrections& corrections, std::size_t budget);
 
  private:

@@ -188,6 +188,11 @@ std::optional<std::int64_t> Corrections::interpolated(std::span<const Point> poi
   return std::nullopt;
 }
 
+std::int64_t corrected(std::int64_t price, std::int64_t factor) {
+  constexpr std::int64_t one = Corrections::one;
+  return price / one * factor + price % one * factor / one;
+}
+
 std::string family_of(std::string_view choice_name) {
   std::string family;
   while (!choice_name.empty()) {

@@ -71,6 +71,9 @@ class Corrections {
   std::vector<Point> points_;  // sorted, each place of a family once
 };
 
+/// `price` times a factor, without an overflow.
+std::int64_t corrected(std::int64_t price, std::int64_t factor);
+
 /// A choice's name without its numbers: "lanes, circulant across" of "8 lanes in 2 sub-blocks,
 /// circulant across".
 std::string family_of(std::string_view choice_name);

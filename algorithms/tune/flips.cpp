@@ -9,6 +9,7 @@
 #include "tune/choose.hpp"
 #include "tune/machine.hpp"
 #include "tune/names.hpp"
+#include "tune/prices.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -48,8 +49,15 @@ std::string what_would_flip(const CollectiveRequest& request, const Topology& to
     const auto name_at = [&](std::int64_t other) {
       Knowledge changed = knowledge;
       changed.machine = knowledge.priced();
-      Figure& figure = changed.machine[parameter];
-      figure.value = figure.low = figure.high = other;
+      // As well known as before: how far the value may be off also decides.
+      const Figure known = changed.machine[parameter];
+      const auto moved = [&](std::int64_t end) {
+        return scaled(end, static_cast<std::uint64_t>(other), static_cast<std::uint64_t>(value));
+      };
+      changed.machine[parameter] = {.value = other,
+                                    .low = std::min(moved(known.low), other),
+                                    .high = std::max(moved(known.high), other),
+                                    .origin = known.origin};
       if (knowledge.priced() == knowledge.untuned) changed.untuned = changed.machine;
       return choose(request, topology, changed).name();
     };

@@ -14,7 +14,7 @@
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
-#include "tune/choose.hpp"
+#include "tune/chooser.hpp"
 #include "tune/chunks.hpp"
 #include "tune/lanes_in_turns.hpp"
 #include "tune/plan_time.hpp"
@@ -486,11 +486,16 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
       waits + hops +
       std::max(port + std::max(3 * (in + out) / (2 * pieces), rank / 5), rank + port * 3 / 10);
   // Who gets many messages from one rank gives answers, which that rank waits for: with 2^k nodes
-  // all do so in the same rounds, and 64 nodes take 1.15 of what these prices are for 32 and less.
-  const bool waits_for_answers = variant.across->row().algorithm == Algorithm::canonical_halving &&
-                                 plan.line_slot_count > 0 &&
-                                 std::has_single_bit(topology.node_count());
-  return of_all(waits_for_answers ? cost + cost / 8 : cost);
+  // all do so in the same rounds, and 64 nodes take 1.15 of what these prices are for 32 and less;
+  // with one node less nearly all do, and 31 and 63 nodes take 1.1 of these prices.
+  const bool waits_for_answers =
+      variant.across->row().algorithm == Algorithm::canonical_halving && plan.line_slot_count > 0;
+  const std::uint32_t nodes = topology.node_count();
+  const Picoseconds answers = !waits_for_answers               ? 0
+                              : std::has_single_bit(nodes)     ? cost / 8
+                              : std::has_single_bit(nodes + 1) ? cost / 16
+                                                               : 0;
+  return of_all(cost + answers);
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,

@@ -190,12 +190,19 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
   return closest(known, std::move(cores), count, price);
 }
 
+namespace {
+
+/// `vector` with round `at`, which must have at least two messages, replaced by two rounds: one of
+/// a single message, then one of as few messages as still cover as many ranks as before.
+plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
 plan::PerRound with_split_round(plan::PerRound vector, std::size_t at) {
   assert(at < vector.size() && vector[at] > 1);
   vector[at] = (vector[at] + 2) / 2 - 1;
   vector.insert(vector.begin() + static_cast<std::ptrdiff_t>(at), 1);
   return vector;
 }
+
+}  // namespace
 
 std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector) {
   constexpr std::size_t every_round_max = 5;
@@ -216,6 +223,7 @@ std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector) {
 }
 
 std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_t messages_max) {
+  assert(rank_count <= UINT32_MAX / (messages_of_round_max + 1));
   std::vector<plan::PerRound> found;
   plan::PerRound vector;
   const auto is_tight = [&](std::uint32_t covered) {
@@ -237,6 +245,24 @@ std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_
   };
   add(add, 1, messages_max);
   return found;
+}
+
+std::vector<plan::PerRound> cheapest_of(const std::vector<plan::PerRound>& vectors,
+                                        std::uint32_t rank_count, const RoundPrice& price,
+                                        std::size_t count) {
+  std::vector<std::pair<plan::Picoseconds, const plan::PerRound*>> priced;
+  for (const plan::PerRound& vector : vectors) {
+    plan::Picoseconds sum = 0;
+    for (const plan::Round& round : plan::two_partial_rounds(rank_count, vector))
+      sum += price(round);
+    priced.emplace_back(sum, &vector);
+  }
+  std::stable_sort(priced.begin(), priced.end(),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+  priced.resize(std::min(count, priced.size()));
+  std::vector<plan::PerRound> cheapest;
+  for (const auto& [sum, vector] : priced) cheapest.push_back(*vector);
+  return cheapest;
 }
 
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max) {

@@ -42,10 +42,6 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
                                         const std::vector<plan::PerRound>& known, std::size_t count,
                                         const VectorPrice& price);
 
-/// `vector` with round `at`, which must have at least two messages, replaced by two rounds: one of
-/// a single message, then one of as few messages as still cover as many ranks as before.
-plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
-
 /// Vectors that differ from `vector` in one round: it has one message more or one less, or is split
 /// in two.  If there are more than five rounds, only the last one differs.  Besides, `vector` with
 /// one more round, of one message, and with its rounds in the opposite order.  Some may cover fewer
@@ -53,8 +49,13 @@ plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
 std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector);
 
 /// Every vector of at most `messages_max` messages in all that covers so many ranks, and would not
-/// with one message less in any round.  There are 97 for 64 ranks.
+/// with one message less in any round.  For few ranks: there are 97 for 64 of them.
 std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_t messages_max);
+
+/// The `count` vectors whose rounds have the least sums of prices, the cheapest one first.
+std::vector<plan::PerRound> cheapest_of(const std::vector<plan::PerRound>& vectors,
+                                        std::uint32_t rank_count, const RoundPrice& price,
+                                        std::size_t count);
 
 /// Messages that a rank may send in all rounds: it hears from as many others as it sends to.
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max);

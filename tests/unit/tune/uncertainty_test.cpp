@@ -46,10 +46,10 @@ Machine within(const std::string& preset, std::int64_t percent) {
 }
 
 struct Expected {
-  double root = 0, opposite_at_most = 0;
+  double root = 0, inverse_sum = 0;
 };
 
-/// The same in floating point, of choices made anew.
+/// Computes the uncertainty in floating point, from choices that are made anew on each machine.
 Expected expected(const Choice& one, const Choice& other, const Machine& machine) {
   const auto quotient_on = [&](const Machine& moved) {
     const Query query = one.query();
@@ -61,7 +61,7 @@ Expected expected(const Choice& one, const Choice& other, const Machine& machine
     return price(one) / price(other);
   };
   const double here = quotient_on(machine);
-  double sum = 0, opposite = 0;
+  double sum = 0, inverse = 0;
   Machine moved = machine;
   for (Figure& figure : moved.figures) {
     const Figure known = figure;
@@ -74,9 +74,9 @@ Expected expected(const Choice& one, const Choice& other, const Machine& machine
     }
     figure = known;
     sum += higher * higher;
-    opposite += lower;
+    inverse += lower;
   }
-  return {std::sqrt(sum), opposite};
+  return {std::sqrt(sum), inverse};
 }
 
 double root_of(const Uncertainty& uncertainty) {
@@ -84,7 +84,7 @@ double root_of(const Uncertainty& uncertainty) {
 }
 
 TEST(Uncertainty, is_that_of_choices_made_anew) {
-  std::size_t pairs = 0;
+  std::size_t pairs = 0, across = 0, turns = 0;
   for (const Collective collective :
        {Collective::allreduce, Collective::reduce, Collective::allgather, Collective::barrier})
     for (const auto& [nodes, ranks_per_node] : {std::pair{9u, 1u}, {5u, 8u}})
@@ -100,13 +100,18 @@ TEST(Uncertainty, is_that_of_choices_made_anew) {
           const Expected anew = expected(all[i], all[i + 5], machine);
           const std::string of = all[i].name() + " beside " + all[i + 5].name();
           EXPECT_NEAR(root_of(found), anew.root, 2e-5) << of;
-          EXPECT_NEAR(static_cast<double>(found.opposite_at_most) / million, anew.opposite_at_most,
-                      5e-5)
+          EXPECT_NEAR(static_cast<double>(found.inverse_sum) / million, anew.inverse_sum, 5e-5)
               << of;
           ++pairs;
+          for (const Choice* const choice : {&all[i], &all[i + 5]}) {
+            across += choice->variant().across ? 1 : 0;
+            turns += choice->variant().turns > 0 ? 1 : 0;
+          }
         }
       }
   EXPECT_GE(pairs, 15u);
+  EXPECT_GE(across, 5u);
+  EXPECT_GE(turns, 1u);
 }
 
 TEST(Uncertainty, grows_with_the_intervals) {
@@ -118,7 +123,7 @@ TEST(Uncertainty, grows_with_the_intervals) {
   };
   EXPECT_EQ(root_within(machine_preset("fdr")), 0);
   EXPECT_EQ(uncertainty_of(all.front(), all.front(), within("fdr", 50)).squared, 0);
-  EXPECT_EQ(uncertainty_of(all.front(), all.front(), within("fdr", 50)).opposite_at_most, 0);
+  EXPECT_EQ(uncertainty_of(all.front(), all.front(), within("fdr", 50)).inverse_sum, 0);
   const double narrow = root_within(within("fdr", 1)), wide = root_within(within("fdr", 5));
   EXPECT_GT(narrow, 0.001);
   EXPECT_LT(wide, 0.105);  // each price is at most 5 % off
@@ -136,11 +141,58 @@ TEST(Uncertainty, of_parameters_that_may_be_anything_does_not_overflow) {
                                          nodes_of(64, 8), machine_preset("roce10").network());
   ASSERT_GE(all.size(), 2u);
   const Uncertainty found = uncertainty_of(all.front(), all.back(), machine);
-  constexpr std::int64_t count = std::int64_t{parameter_count};
-  EXPECT_GT(found.squared, 0);
-  EXPECT_LE(found.squared, count * million * million);
-  EXPECT_GT(found.opposite_at_most, 0);
-  EXPECT_LE(found.opposite_at_most, count * million);
+  // Each parameter counts a million at most, and one at least does.
+  EXPECT_GE(found.squared, million * million);
+  EXPECT_LE(found.squared, static_cast<std::int64_t>(parameter_count) * million * million);
+  EXPECT_GT(found.inverse_sum, 0);
+  EXPECT_LE(found.inverse_sum, static_cast<std::int64_t>(parameter_count) * million);
+}
+
+TEST(Uncertainty, decides_whether_a_gain_is_worth_it) {
+  constexpr std::int64_t percent = million / 100;
+  const auto known_to = [](std::int64_t root, std::int64_t inverse_sum) {
+    return Uncertainty{.squared = root * root, .inverse_sum = inverse_sum};
+  };
+  struct Case {
+    std::int64_t gain;
+    Uncertainty uncertainty;
+    std::int64_t of_findings;
+    bool is_worth_it;
+  };
+  for (const Case& one : {
+           Case{2 * percent, known_to(0, 0), 0, true},
+           {2 * percent, known_to(1 * percent, 0), 0, true},
+           {2 * percent, known_to(3 * percent, 0), 0, false},
+           {2 * percent, known_to(3 * percent, 7 * percent), 0, false},
+           {2 * percent, known_to(3 * percent, 9 * percent), 0, true},  // 11 % slower at worst
+           {2 * percent, known_to(0, 0), 3 * percent, false},
+           {2 * percent, known_to(0, 0), -3 * percent, false},
+           {5 * percent, known_to(3 * percent, 0), 3 * percent, true},  // root of 18: 4.2 %
+           {4 * percent, known_to(3 * percent, 0), 3 * percent, false},
+           {11 * percent, known_to(50 * percent, 0), 50 * percent, true},
+       })
+    EXPECT_EQ(is_worth_it(one.gain, one.uncertainty, one.of_findings), one.is_worth_it)
+        << one.gain << " of " << one.uncertainty.squared << ", " << one.uncertainty.inverse_sum;
+}
+
+// The time of `one` has four latencies, and that of `other` has one.
+TEST(Uncertainty, is_of_the_end_at_which_the_first_choice_is_slower) {
+  const Machine exact = machine_preset("hdr");
+  const CollectiveRequest request = request_of(Collective::allreduce, 64);
+  const auto named = [&](const char* name) {
+    return choice_named(name, request, nodes_of(16, 1), untuned(exact));
+  };
+  const auto one = named("canonical_dissemination with 1,1,1,1 a round");
+  const auto other = named("canonical_dissemination with 15 a round");
+  ASSERT_TRUE(one && other);
+  Machine higher = exact, lower = exact;
+  higher[Parameter::latency].high = exact[Parameter::latency].value * 11 / 10;
+  lower[Parameter::latency].low = exact[Parameter::latency].value * 9 / 10;
+  EXPECT_GT(uncertainty_of(*one, *other, higher).squared, 0);
+  EXPECT_EQ(uncertainty_of(*one, *other, higher).inverse_sum, 0);
+  EXPECT_EQ(uncertainty_of(*one, *other, lower).squared, 0);
+  EXPECT_GT(uncertainty_of(*one, *other, lower).inverse_sum, 0);
+  EXPECT_EQ(uncertainty_of(*other, *one, higher).squared, 0);
 }
 
 TEST(RelativeChange, is_exact_to_a_millionth_also_of_large_numbers) {
