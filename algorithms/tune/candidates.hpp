@@ -21,9 +21,10 @@ namespace tutti::tune {
 ///      neighbours are vectors with the same n, 1 to 7, in all rounds (V. End et al., INFOCOMP
 ///      2015).  Some latencies of trees are moved to the end: see on_both_sides_first();
 ///   3. the choice that is made without a tuning file, and then the remaining families.
-/// Each can be asked for by its name().  In a single node, where choose() without a file applies
-/// fixed rules, all schedules that the node can run are considered; on up to 64 ranks, only one of
-/// several schedules with the same plans is returned.
+/// For a `reproducible` allreduce of few ranks, all tight_vectors() are considered.  Each can be
+/// asked for by its name().  In a single node, where choose() without a file applies fixed rules,
+/// all schedules that the node can run are considered; on up to 64 ranks, only one of several
+/// schedules with the same plans is returned.
 ///
 /// Prices are computed by following about `messages_max` messages, and group 2 is sorted by
 /// following up to six times as many.  With messages_followed_max, a call takes 3 ms on average
