@@ -184,25 +184,30 @@ std::optional<Picoseconds> closer_cost_of_dissemination(const Query& query,
                                variant.per_round, query.network);
 }
 
-/// The cheapest vectors by several prices: of as many blocks a message as there are at most, or in
-/// the mean; and, where ranks share nodes, of messages that all pass the port of a node, or none of
-/// whose ranks send at the same time.  Where events are followed, also n = 1 .. 7 messages in each
-/// round, and as many rounds without spare messages.  Of few ranks, also the cheapest of
-/// tight_vectors() by each price; in a race, all of these.
+/// Returns the vectors from which one is chosen: the cheapest one by each of several prices of a
+/// round, because the sum of a vector's prices only approximates the time of its events.  If the
+/// call asks for a vector, or ranks share CPUs, there is only one.  These prices are for
+///   - messages that hold the largest possible number of blocks, or about the mean number;
+///   - if ranks share nodes, also for messages that all leave their node, for a rank that has the
+///     port to itself, and for vectors with at most three messages in a round, or at most one.
+/// If has_canonical_time(), there are also, for n = 1 .. 7, the vectors uniform() and
+/// nearest_covering().  Up to canonical_ranks_of_all ranks, there are then also the cheapest
+/// minimal_vectors() by each price but the first, and in a race all of them.
 std::vector<Variant> canonical_variants(const Query& query) {
   std::vector<Variant> variants = covering_variants<CanonicalPrices>(query);
   if (!query.request.only.empty() || !vector_for(PerRoundIs::covering, query.request).empty() ||
       query.topology.shares_cpus)
     return variants;
-  // Sums over rounds are 0.85 to 1.2 of the time of the events, so several vectors by each price are
-  // needed: with 20, the choice takes 0.06 % more than the best of all in the mean, with 8 0.15 %.
+  // Sums over rounds are 0.85 to 1.2 of the time of the events, so several vectors by each price
+  // are needed: with 20, the choice takes 0.06 % more than the best of all in the mean, with 8 0.15
+  // %.
   constexpr std::size_t cheapest_max = 20;
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint32_t messages_max = messages_max_of(rank_count, partners_max_of(query));
   const bool is_followed = has_canonical_time(query);
-  const std::vector<plan::PerRound> tight = is_followed && rank_count <= canonical_ranks_of_all
-                                                ? tight_vectors(rank_count, messages_max)
-                                                : std::vector<plan::PerRound>();
+  const std::vector<plan::PerRound> minimal = is_followed && rank_count <= canonical_ranks_of_all
+                                                  ? minimal_vectors(rank_count, messages_max)
+                                                  : std::vector<plan::PerRound>();
   const auto add_vector = [&](plan::PerRound vector) {
     if (std::none_of(variants.begin(), variants.end(),
                      [&](const Variant& other) { return other.per_round == vector; }))
@@ -210,7 +215,7 @@ std::vector<Variant> canonical_variants(const Query& query) {
   };
   const auto add = [&](const RoundPrice& price) {
     add_vector(cheapest_vector(rank_count, partners_max_of(query), price));
-    for (plan::PerRound& vector : cheapest_of(tight, rank_count, price, cheapest_max))
+    for (plan::PerRound& vector : cheapest_of(minimal, rank_count, price, cheapest_max))
       add_vector(std::move(vector));
   };
   const BlocksMax blocks_max(rank_count);
@@ -246,7 +251,7 @@ std::vector<Variant> canonical_variants(const Query& query) {
     add_vector(std::move(vector));
   }
   if (query.request.for_race)
-    for (const plan::PerRound& vector : tight) add_vector(vector);
+    for (const plan::PerRound& vector : minimal) add_vector(vector);
   return variants;
 }
 

@@ -13,18 +13,19 @@
 namespace tutti::tune {
 
 /// Returns candidates for a race, at most `count` and without duplicates, in this order:
-///   1. what choose() returns, the cheapest choice of another family (in a single node, of all
-///      families), and the cheapest choice of all;
-///   2. sorted by the times of their events, up to twelve choices that cost at most a quarter more
-///      than the cheapest one (none in a single node), and the neighbours, by beside(), of the
-///      cheapest one, of each tree of group 1, and of the fastest of a few other shapes.  Among the
-///      neighbours are vectors with the same n, 1 to 7, in all rounds (V. End et al., INFOCOMP
-///      2015).  Some latencies of trees are moved to the end: see on_both_sides_first();
+///   1. what choose() returns; the cheapest choice of each other family that costs at most half as
+///      much again as the cheapest of all, until there are count / 2 candidates (in a single node,
+///      whatever it costs, until there are count - 1); and the cheapest choice of all;
+///   2. sorted by the times of their events: up to twelve choices that cost at most a quarter more
+///      than the cheapest one (none in a single node), and what beside() returns for the cheapest
+///      one, for each tree of group 1, and for the fastest choices of a few further shapes.
+///      beside() also tries the same number of messages in every round, 1 to 7 (V. End et al.,
+///      INFOCOMP 2015).  Some latencies of trees are moved to the end: see on_both_sides_first();
 ///   3. the choice that is made without a tuning file, and then the remaining families.
-/// For a `reproducible` allreduce of few ranks, all tight_vectors() are considered.  Each can be
-/// asked for by its name().  In a single node, where choose() without a file applies fixed rules,
-/// all schedules that the node can run are considered; on up to 64 ranks, only one of several
-/// schedules with the same plans is returned.
+/// For a `reproducible` allreduce of few ranks, all minimal_vectors() are considered.  A race asks
+/// for each candidate by its name().  In a single node, where choose() without a file applies fixed
+/// rules, all schedules that the node can run are considered; on up to 64 ranks, only one of
+/// several schedules with the same plans is returned.
 ///
 /// Prices are computed by following about `messages_max` messages, and group 2 is sorted by
 /// following up to six times as many.  With messages_followed_max, a call takes 3 ms on average

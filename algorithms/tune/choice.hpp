@@ -24,15 +24,17 @@ class Choice {
   const Variant& variant() const noexcept { return variant_; }
   /// The price of the row: a closed form.
   plan::Picoseconds cost() const;
-  /// What a finding is compared with: the time of its events if these are not too many, else
-  /// cost(); 0 where it has no price.  So findings tell how far the model is off, and not how far a
-  /// price is off the model, which is another thing where choose() follows the events, and for
-  /// other shapes.
+  /// What a measured time is compared with when a race is recorded as a finding: the time of the
+  /// events if these have at most `messages_max` messages, else cost(); 0 if the row has no price.
+  /// A finding is to record only the error of the machine's model.  The error of cost() against the
+  /// events is another one: it is absent where choose() compares events, and differs from topology
+  /// to topology.
   plan::Picoseconds expected(std::size_t messages_max) const;
   /// Returns expected(), and remembers the time of the events if they were followed.
   plan::Picoseconds follow(std::size_t messages_max);
 
-  /// This schedule, priced on another network: without what the choice knows of times.
+  /// A copy for another network, without the time of the events and without rivals.  It keeps who
+  /// shares a port.
   Choice on(const plan::Network& network) const;
 
   /// What it is for.  Lives as long as the choice.

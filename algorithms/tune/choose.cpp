@@ -187,11 +187,14 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
   }
 }
 
-/// Whether `found` is so much faster than `usual`, which is chosen without a file, that it takes
-/// its place.  Up to 1 % faster is never enough, so that choices that take as long do not change
-/// from file to file; nor is 4 % by prices of allreduces, which have errors of their own.  Beyond
-/// that the intervals of the machine decide, and half of the corrections by findings of other
-/// calls, which is taken to be uncertain.
+/// Whether `found` is clearly faster than `usual`, the choice that is made without a tuning file.
+/// It depends on how much longer `usual` takes:
+///   - By at most 1 %: no, so that choices that are about equally fast do not change from file to
+///     file.  The limit is 4 % for an allreduce whose events were not followed, because its times
+///     are prices, which have errors of their own.
+///   - By more than 10 %: yes.
+///   - In between, is_worth_it() decides.  Corrections come from findings of other calls, so half
+///     of the relative difference between those of the two choices counts as uncertain.
 bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::Times& times,
                        const Machine& machine) {
   constexpr std::int64_t least = million / 100, least_by_prices = million / 25,
@@ -206,9 +209,10 @@ bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::
   return is_worth_it(gain, uncertainty_of(found, usual, machine), of_findings);
 }
 
-/// Replaces `found` by what is chosen without a file, unless `found` is clearly faster.  The choice
-/// without a file may follow as many messages as in a program that has none, so it is the same; the
-/// comparison may follow as many again.
+/// Replaces `found` by the choice that is made without a tuning file, unless `found` is clearly
+/// faster.  The choice without a file has a full budget of messages of its own, so it is the one
+/// that a program without a file makes.  The comparison may follow another messages_followed_max
+/// messages.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||

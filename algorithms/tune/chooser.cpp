@@ -193,6 +193,10 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 /// Otherwise it is skipped.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 12, considered_max = 2 * followed_max;
+  // Of few ranks, the prices of canonical dissemination are those of events, so that a few of its
+  // many vectors are enough, and other schedules are followed as well.
+  constexpr std::size_t disseminations_max = 8;
+  const bool are_few = topology_.rank_count <= canonical_ranks_of_all;
   Budget own_budget;
   Budget& budget = budget_ == nullptr ? own_budget : *budget_;
   // Two plans at least are compared, and each rank has a message.
@@ -205,22 +209,26 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
   const bool prices_are_near = has_canonical_time(query);
   const bool has_equal_nodes = topology_.has_equal_nodes();
   Budget unused = budget;
-  std::size_t considered = 0;
+  std::size_t end = 0, considered = 0, disseminations = 0;
   std::vector<std::size_t> followed, compared;
-  for (const auto& [price, rival] : prices) {
+  for (; end < prices.size(); ++end) {
+    const auto& [price, rival] = prices[end];
     if (followed.size() == followed_max || considered == considered_max || price > most) break;
     const Row& row = *rival->row;
+    if (prices_are_near && are_few && row.algorithm == Algorithm::canonical_dissemination &&
+        ++disseminations > disseminations_max)
+      continue;
+    ++considered;
     const plan::Plan first = row.build(query, rival->variant, Rank{0});
     std::size_t more = messages_followed(query, row, rival->variant, first);
     // closer_cost() needs no plans: it follows dissemination about as exactly in less time, and
     // halving, which has many more messages, nearly so.
     if (prices_are_near && row.closer_cost != nullptr) {
       const bool is_halving = row.algorithm == Algorithm::canonical_halving;
-      const bool has_many = topology_.rank_count > canonical_ranks_of_all;
       // Plans of canonical dissemination take longer to build, so their messages count fourfold; if
       // they are too many, the price is already as close.
-      if (!is_halving && !has_many && topology_.rank_count > 32 && more <= unused.of_all) more *= 4;
-      if (is_halving ? more > unused.of_all && price <= near : has_many && more <= unused.of_all)
+      if (!is_halving && are_few && topology_.rank_count > 32 && more <= unused.of_all) more *= 4;
+      if (is_halving ? more > unused.of_all && price <= near : !are_few && more <= unused.of_all)
         rival->time = row.closer_cost(query, rival->variant);
       if (rival->time && is_halving) more = 0;
     }
@@ -228,12 +236,11 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
     std::size_t& room = is_of_node ? unused.of_nodes : unused.of_all;
     const bool is_followed = more <= room;
     if (!is_followed && !prices_are_near && followed.empty() && !has_equal_nodes) break;
-    if (is_followed || prices_are_near || followed.empty()) compared.push_back(considered);
+    if (is_followed || prices_are_near || followed.empty()) compared.push_back(end);
     if (is_followed) {
       room -= more;
-      followed.push_back(considered);
+      followed.push_back(end);
     }
-    ++considered;
   }
   if (compared.size() < 2 || followed.empty()) return;
   budget = unused;
@@ -246,9 +253,9 @@ void Chooser::follow(const Choice& choice, Prices& prices) const {
           followed_time(query, row, rival.variant, row.build(query, rival.variant, Rank{0}));
     prices[i].first = weighed(choice, rival);
   }
-  const auto end = prices.begin() + static_cast<std::ptrdiff_t>(considered);
-  const auto end_of_finalists = std::stable_partition(
-      prices.begin(), end, [](const auto& priced) { return priced.second->is_finalist; });
+  const auto end_of_finalists =
+      std::stable_partition(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(end),
+                            [](const auto& priced) { return priced.second->is_finalist; });
   std::stable_sort(prices.begin(), end_of_finalists,
                    [](const auto& left, const auto& right) { return left.first < right.first; });
 }

@@ -20,13 +20,14 @@ namespace tutti::tune {
 /// Whether the call or its context says how it is done.
 bool says_how(const CollectiveRequest& request);
 
-/// The choices across nodes that a choice has looked at so far: leaders of groups ask for the same
-/// ones as lanes do.
+/// A cache of the choices for the schedule across nodes.  It is filled while one choice is made,
+/// because several candidates (lanes and leaders of groups) ask for the same ones.
 class KnownChoices {
  public:
-  /// As choose() by price, for requests that differ from each other in what the schedule across is
-  /// asked for alone, and networks in who shares a port.  nullptr: none has the name that is asked
-  /// for.
+  /// Returns what choose(request, topology, network) returns, from the cache if possible, or
+  /// nullptr if no choice has the name request.only.  All calls on one cache must pass requests
+  /// that differ only in the fields that is_of() compares, and networks that differ only in
+  /// ranks_at_port.
   std::shared_ptr<const Choice> choose(const CollectiveRequest& request, const Topology& topology,
                                        const plan::Network& network);
 
@@ -54,15 +55,16 @@ class Chooser {
   Chooser(const CollectiveRequest& request, const Topology& topology, const plan::Network& network);
   Chooser(const CollectiveRequest& request, const Topology& topology, const Knowledge& knowledge);
 
-  /// Takes choices across nodes from there.
+  /// Uses this cache of choices across nodes.
   void know(KnownChoices& known) { known_ = &known; }
   void only_canonical() { only_canonical_ = true; }
-  /// How many messages may be followed.  Candidates of which one node is followed have few
-  /// messages; they have a budget of their own, so that the other candidates leave them room.
+  /// How many messages may be followed: `of_nodes` by candidates of which only one node is
+  /// followed, because all nodes do the same, and `of_all` by those of which all ranks are.  The
+  /// former need few messages, and must not be left without any by the latter.
   struct Budget {
     std::size_t of_all = messages_followed_max, of_nodes = messages_followed_max / 2;
   };
-  /// Takes the messages that it follows from there.
+  /// Uses this budget instead of its own.
   void share(Budget& budget) { budget_ = &budget; }
 
   Choice choose() const;
@@ -123,12 +125,15 @@ class Chooser {
 std::string name_with_vector(const Choice& choice, const plan::PerRound& vector);
 std::string name_with_latency(const Choice& choice, std::uint32_t latency);
 
-/// Where bits are kept: the choice without a file, and whether others may take its place because
-/// they have the bits of the canonical tree as it has.
+/// The restriction on a choice if a tuning file must not change the bits of results.
 struct Kept {
-  std::optional<Choice> untuned = {};  // nothing: any bits may come out
+  /// The choice that is made without the file.  Empty if the bits of results may change.
+  std::optional<Choice> untuned = {};
+  /// Whether `untuned` gives the bits of the canonical tree.  If so, any other choice that gives
+  /// these bits may replace it.
   bool is_canonical = false;
 
+  /// Whether `untuned` has to be taken, as no other choice is known to give the same bits.
   bool decides() const noexcept { return untuned && !is_canonical; }
 };
 Kept kept_bits(const CollectiveRequest& request, const Topology& topology,

@@ -11,35 +11,38 @@ namespace tutti::tune {
 
 inline constexpr std::int64_t million = 1'000'000;
 
-/// `to` over `from`, less 1, in parts of a million.
+/// Returns to / from - 1, in parts per million.
 std::int64_t relative_change(std::int64_t from, std::int64_t to);
 
-/// How far the quotient of two prices may be off, in parts of a million, because each parameter of
-/// the machine is known only to an interval, in which it lies with 95 % probability.
+/// How uncertain the ratio of two prices is, as each parameter of the machine is known only as an
+/// interval that contains it with 95 % probability.  In parts per million.
 struct Uncertainty {
-  /// By how much the quotient may be too low, squared.  Each parameter in turn is set to the end of
-  /// its interval at which the quotient is higher.  The squares of these changes are added, because
+  /// The sum of squares, over all parameters, of how much the ratio grows if the parameter is moved
+  /// to that end of its interval at which the ratio is larger.  Squares are added because the
   /// errors of parameters are taken to be independent (JCGM 100:2008, 5.1.2).
   std::int64_t squared = 0;
-  /// By how much the inverse of the quotient may be too low if the errors of all parameters work
-  /// together: the sum of the changes, each at the end of an interval at which the inverse is
-  /// higher.
+  /// The worst case for the inverse of the ratio: the plain sum, over all parameters, of how much
+  /// the inverse grows if the parameter is moved to that end of its interval at which the inverse
+  /// is larger.
   std::int64_t inverse_sum = 0;
 };
 
-/// For the price of `one`, divided by that of `other`: both are for the same call on this machine,
-/// and have a price.  Two choices that depend on the same parameters in the same way, as two trees
-/// do, are told apart although their times are not known well.  A parameter whose interval is a
-/// single value, like those of presets, counts as exact.
+/// Returns the uncertainty of the ratio price(one) / price(other).  Both choices must be for the
+/// same call, and must have prices.  The ratio may be certain even if neither price is: if both
+/// depend on a parameter in the same way, as those of two trees do, its error cancels out.  A
+/// parameter whose interval is a single value, like those of presets, counts as exact.
 ///
-/// At most 27 prices of each are computed, which takes 0.1 ms in most calls, and 4 ms at most.
+/// Each of the two prices is computed at most 27 times.  This takes 0.1 ms in most calls, and 4 ms
+/// at most.
 Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine& machine);
 
-/// Whether a choice that is faster by `gain` than another one takes its place: if the gain is
-/// larger than its uncertainty, to which `of_findings` adds what is uncertain of the corrections of
-/// both, or if the other one might take more than 10 % longer if all errors of parameters worked
-/// together. `uncertainty` is of the time of the faster choice divided by that of the other one.
-/// All are in parts of a million.
+/// Whether a choice that is faster than another one by `gain` should replace it.  It should in
+/// either of two cases:
+///   - The gain is larger than its uncertainty: the root of the sum of uncertainty.squared and the
+///     square of `of_findings`, which is the uncertainty of the corrections by findings.
+///   - In the worst case (uncertainty.inverse_sum), the other choice takes over 10 % longer.
+/// `gain` is time(other) / time(faster) - 1, and `uncertainty` is that of time(faster) /
+/// time(other).  `gain` and `of_findings` are in parts per million.
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings);
 
 }  // namespace tutti::tune

@@ -222,18 +222,18 @@ std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector) {
   return neighbours;
 }
 
-std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_t messages_max) {
+std::vector<plan::PerRound> minimal_vectors(std::uint32_t rank_count, std::uint32_t messages_max) {
   assert(rank_count <= UINT32_MAX / (messages_of_round_max + 1));
   std::vector<plan::PerRound> found;
   plan::PerRound vector;
-  const auto is_tight = [&](std::uint32_t covered) {
+  const auto is_minimal = [&](std::uint32_t covered) {
     return std::all_of(vector.begin(), vector.end(), [&](std::uint32_t messages) {
       return covered / (messages + 1) * messages < rank_count;
     });
   };
   const auto add = [&](const auto& self, std::uint32_t covered, std::uint32_t left) -> void {
     if (covered >= rank_count) {
-      if (is_tight(covered)) found.push_back(vector);
+      if (is_minimal(covered)) found.push_back(vector);
       return;
     }
     for (std::uint32_t n = 1; n <= std::min(left, messages_of_round_max); ++n) {

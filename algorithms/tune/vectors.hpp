@@ -48,11 +48,13 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
 /// ranks.
 std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector);
 
-/// Every vector of at most `messages_max` messages in all that covers so many ranks, and would not
-/// with one message less in any round.  For few ranks: there are 97 for 64 of them.
-std::vector<plan::PerRound> tight_vectors(std::uint32_t rank_count, std::uint32_t messages_max);
+/// Returns every minimal vector that covers `rank_count` ranks: whichever round had one message
+/// less, the vector would no longer cover them.  Each has at most `messages_max` messages in total,
+/// and at most messages_of_round_max in a round.  Only for few ranks, as there are many: 97 for 64.
+std::vector<plan::PerRound> minimal_vectors(std::uint32_t rank_count, std::uint32_t messages_max);
 
-/// The `count` vectors whose rounds have the least sums of prices, the cheapest one first.
+/// Returns the `count` cheapest ones of `vectors`, or all if there are fewer, the cheapest first.
+/// What a vector costs is the sum of `price` over its rounds among `rank_count` ranks.
 std::vector<plan::PerRound> cheapest_of(const std::vector<plan::PerRound>& vectors,
                                         std::uint32_t rank_count, const RoundPrice& price,
                                         std::size_t count);

@@ -128,19 +128,19 @@ TEST(Neighbours, of_many_rounds_differ_in_the_last_one) {
                                                                             {3, 1, 1, 1, 1, 1}}));
 }
 
-TEST(TightVectors, cover_all_ranks_and_would_not_with_a_message_less) {
+TEST(MinimalVectors, cover_all_ranks_and_would_not_with_a_message_less) {
   for (std::uint32_t ranks = 1; ranks <= 24; ++ranks) {
     // All vectors, one after the other: digits up to 15, from one round to five.
     std::set<plan::PerRound> expected;
     const std::function<void(plan::PerRound)> look_at = [&](const plan::PerRound& vector) {
       if (plan::covers(ranks, vector)) {
-        bool is_tight = true;
+        bool is_minimal = true;
         for (std::size_t i = 0; i < vector.size(); ++i) {
           plan::PerRound fewer = vector;
           if (--fewer[i] == 0) fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-          is_tight = is_tight && !plan::covers(ranks, fewer);
+          is_minimal = is_minimal && !plan::covers(ranks, fewer);
         }
-        if (is_tight) expected.insert(vector);
+        if (is_minimal) expected.insert(vector);
         return;
       }
       for (std::uint32_t n = 1; n <= 15; ++n) {
@@ -150,17 +150,17 @@ TEST(TightVectors, cover_all_ranks_and_would_not_with_a_message_less) {
       }
     };
     look_at({});
-    const std::vector<plan::PerRound> found = tight_vectors(ranks, UINT32_MAX);
+    const std::vector<plan::PerRound> found = minimal_vectors(ranks, UINT32_MAX);
     EXPECT_EQ(std::set<plan::PerRound>(found.begin(), found.end()), expected) << ranks;
     EXPECT_EQ(found.size(), expected.size()) << ranks;
     const auto is_longer = [](const plan::PerRound& vector) {
       return std::accumulate(vector.begin(), vector.end(), 0u) > 6;
     };
     std::erase_if(expected, is_longer);
-    const std::vector<plan::PerRound> few = tight_vectors(ranks, 6);
+    const std::vector<plan::PerRound> few = minimal_vectors(ranks, 6);
     EXPECT_EQ(std::set<plan::PerRound>(few.begin(), few.end()), expected) << ranks;
   }
-  EXPECT_EQ(tight_vectors(64, UINT32_MAX).size(), 97u);
+  EXPECT_EQ(minimal_vectors(64, UINT32_MAX).size(), 97u);
 }
 
 TEST(CheapestVectors, have_the_least_sums_the_first_of_equal_ones_first) {
