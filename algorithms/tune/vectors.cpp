@@ -251,6 +251,7 @@ std::vector<plan::PerRound> cheapest_of(const std::vector<plan::PerRound>& vecto
                                         std::uint32_t rank_count, const RoundPrice& price,
                                         std::size_t count) {
   std::vector<std::pair<plan::Picoseconds, const plan::PerRound*>> priced;
+  priced.reserve(vectors.size());
   for (const plan::PerRound& vector : vectors) {
     plan::Picoseconds sum = 0;
     for (const plan::Round& round : plan::two_partial_rounds(rank_count, vector))
@@ -261,6 +262,7 @@ std::vector<plan::PerRound> cheapest_of(const std::vector<plan::PerRound>& vecto
                    [](const auto& left, const auto& right) { return left.first < right.first; });
   priced.resize(std::min(count, priced.size()));
   std::vector<plan::PerRound> cheapest;
+  cheapest.reserve(priced.size());
   for (const auto& [sum, vector] : priced) cheapest.push_back(*vector);
   return cheapest;
 }
