@@ -193,8 +193,8 @@ plan::Picoseconds Chooser::weighed(const Choice& choice, const Choice::Rival& ri
 /// Otherwise it is skipped.
 void Chooser::follow(const Choice& choice, Prices& prices) const {
   constexpr std::size_t followed_max = 12, considered_max = 2 * followed_max;
-  // Of few ranks, the prices of canonical dissemination are those of events, so that a few of its
-  // many vectors are enough, and other schedules are followed as well.
+  // Prices of canonical dissemination among few ranks are those of events, so a few of its many
+  // vectors are enough, and other schedules are followed, too.
   constexpr std::size_t disseminations_max = 8;
   const bool are_few = topology_.rank_count <= canonical_ranks_of_all;
   Budget own_budget;
