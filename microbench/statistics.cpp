@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tutti/detail/check.hpp>
+#include <vector>
 
 namespace tutti::bench {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <tutti/status.hpp>
 
 namespace tutti::verbs {
