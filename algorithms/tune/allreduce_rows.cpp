@@ -199,8 +199,8 @@ std::vector<Variant> canonical_variants(const Query& query) {
       query.topology.shares_cpus)
     return variants;
   // Sums over rounds are 0.85 to 1.2 of the time of the events, so several vectors by each price
-  // are needed: with 20, the choice takes 0.06 % more than the best of all in the mean, with 8 0.15
-  // %.
+  // are needed.  With 20, the choice takes 0.06 % more than the best of all in the mean; with 8, it
+  // takes 0.15 % more.
   constexpr std::size_t cheapest_max = 20;
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint32_t messages_max = messages_max_of(rank_count, partners_max_of(query));

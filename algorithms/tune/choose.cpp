@@ -197,13 +197,12 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
 ///     of the relative difference between those of the two choices counts as uncertain.
 bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::Times& times,
                        const Machine& machine) {
-  constexpr std::int64_t least = million / 100, least_by_prices = million / 25,
-                         enough = million / 10;
+  constexpr std::int64_t least = million / 100, least_by_prices = million / 25;
   const bool are_prices =
       !times.are_of_events && found.query().request.collective == Collective::allreduce;
   const std::int64_t gain = relative_change(times.found, times.usual);
   if (gain <= (are_prices ? least_by_prices : least)) return false;
-  if (gain > enough) return true;  // whatever is uncertain, so that nothing has to be priced again
+  if (gain > gain_enough) return true;  // is_worth_it() would say so, too, after many prices
   const std::int64_t of_findings =
       relative_change(times.factor_of_usual, times.factor_of_found) / 2;
   return is_worth_it(gain, uncertainty_of(found, usual, machine), of_findings);

@@ -49,7 +49,7 @@ std::string what_would_flip(const CollectiveRequest& request, const Topology& to
     const auto name_at = [&](std::int64_t other) {
       Knowledge changed = knowledge;
       changed.machine = knowledge.priced();
-      // As well known as before: how far the value may be off also decides.
+      // The interval moves with the value, because how far the value may be off also decides.
       const Figure known = changed.machine[parameter];
       const auto moved = [&](std::int64_t end) {
         return scaled(end, static_cast<std::uint64_t>(other), static_cast<std::uint64_t>(value));

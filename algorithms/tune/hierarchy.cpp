@@ -488,14 +488,11 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   // Who gets many messages from one rank gives answers, which that rank waits for: with 2^k nodes
   // all do so in the same rounds, and 64 nodes take 1.15 of what these prices are for 32 and less;
   // with one node less nearly all do, and 31 and 63 nodes take 1.1 of these prices.
-  const bool waits_for_answers =
-      variant.across->row().algorithm == Algorithm::canonical_halving && plan.line_slot_count > 0;
+  const bool is_halving = variant.across->row().algorithm == Algorithm::canonical_halving;
+  if (!is_halving || plan.line_slot_count == 0) return of_all(cost);
   const std::uint32_t nodes = topology.node_count();
-  const Picoseconds answers = !waits_for_answers               ? 0
-                              : std::has_single_bit(nodes)     ? cost / 8
-                              : std::has_single_bit(nodes + 1) ? cost / 16
-                                                               : 0;
-  return of_all(cost + answers);
+  if (std::has_single_bit(nodes)) return of_all(cost + cost / 8);
+  return of_all(std::has_single_bit(nodes + 1) ? cost + cost / 16 : cost);
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,

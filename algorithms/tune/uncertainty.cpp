@@ -55,8 +55,7 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
 }
 
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings) {
-  constexpr std::int64_t tenth = million / 10;
-  return gain + uncertainty.inverse_sum > tenth ||
+  return gain + uncertainty.inverse_sum > gain_enough ||
          gain * gain > uncertainty.squared + of_findings * of_findings;
 }
 

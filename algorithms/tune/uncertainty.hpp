@@ -11,6 +11,9 @@ namespace tutti::tune {
 
 inline constexpr std::int64_t million = 1'000'000;
 
+/// A choice that is faster by more than this replaces another one, however uncertain that is.
+inline constexpr std::int64_t gain_enough = million / 10;
+
 /// Returns to / from - 1, in parts per million.
 std::int64_t relative_change(std::int64_t from, std::int64_t to);
 

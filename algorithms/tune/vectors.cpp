@@ -120,24 +120,39 @@ class Search {
   std::vector<LastRound> rounds_;
 };
 
+/// The `count` cheapest of `vectors` that cost at most `most`, the cheapest first.
+std::vector<plan::PerRound> cheapest_up_to(plan::Picoseconds most,
+                                           const std::vector<plan::PerRound>& vectors,
+                                           std::size_t count, const VectorPrice& price) {
+  std::vector<std::pair<plan::Picoseconds, const plan::PerRound*>> priced;
+  for (const plan::PerRound& vector : vectors)
+    if (const plan::Picoseconds cost = price(vector); cost <= most)
+      priced.emplace_back(cost, &vector);
+  std::stable_sort(priced.begin(), priced.end(),
+                   [](const auto& left, const auto& right) { return left.first < right.first; });
+  priced.resize(std::min(priced.size(), count));
+  std::vector<plan::PerRound> cheapest;
+  cheapest.reserve(priced.size());
+  for (const auto& [cost, vector] : priced) cheapest.push_back(*vector);
+  return cheapest;
+}
+
 /// The `count` cheapest of `others` that cost at most a third more than the cheapest of `known`.
 std::vector<plan::PerRound> closest(const std::vector<plan::PerRound>& known,
-                                    std::vector<plan::PerRound> others, std::size_t count,
+                                    const std::vector<plan::PerRound>& others, std::size_t count,
                                     const VectorPrice& price) {
   plan::Picoseconds least = INT64_MAX;
   for (const plan::PerRound& vector : known) least = std::min(least, price(vector));
-  std::vector<std::pair<plan::Picoseconds, plan::PerRound>> priced;
-  for (plan::PerRound& vector : others) {
-    const plan::Picoseconds cost = price(vector);
-    if (cost <= least + least / 3) priced.emplace_back(cost, std::move(vector));
-  }
-  std::stable_sort(priced.begin(), priced.end(),
-                   [](const auto& left, const auto& right) { return left.first < right.first; });
-  std::vector<plan::PerRound> close;
-  close.reserve(std::min(priced.size(), count));
-  for (std::size_t i = 0; i < std::min(priced.size(), count); ++i)
-    close.push_back(std::move(priced[i].second));
-  return close;
+  return cheapest_up_to(least + least / 3, others, count, price);
+}
+
+/// `vector` with round `at`, which must have at least two messages, replaced by two rounds: one of
+/// a single message, then one of as few messages as still cover as many ranks as before.
+plan::PerRound with_split_round(plan::PerRound vector, std::size_t at) {
+  assert(at < vector.size() && vector[at] > 1);
+  vector[at] = (vector[at] + 2) / 2 - 1;
+  vector.insert(vector.begin() + static_cast<std::ptrdiff_t>(at), 1);
+  return vector;
 }
 
 /// Adds all cores of entries up to `largest`, larger ones first, with `ranks` ranks at most.
@@ -173,7 +188,7 @@ std::vector<plan::PerRound> close_uniform_vectors(std::uint32_t rank_count,
     seen.push_back(std::move(rounds));
     others.push_back(std::move(vector));
   }
-  return closest(known, std::move(others), count, price);
+  return closest(known, others, count, price);
 }
 
 std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t messages_max,
@@ -187,22 +202,8 @@ std::vector<plan::PerRound> close_cores(std::uint32_t rank_count, std::uint32_t 
     return std::accumulate(core.begin(), core.end(), std::uint64_t{0}) > messages_max ||
            std::find(known.begin(), known.end(), core) != known.end();
   });
-  return closest(known, std::move(cores), count, price);
+  return closest(known, cores, count, price);
 }
-
-namespace {
-
-/// `vector` with round `at`, which must have at least two messages, replaced by two rounds: one of
-/// a single message, then one of as few messages as still cover as many ranks as before.
-plan::PerRound with_split_round(plan::PerRound vector, std::size_t at);
-plan::PerRound with_split_round(plan::PerRound vector, std::size_t at) {
-  assert(at < vector.size() && vector[at] > 1);
-  vector[at] = (vector[at] + 2) / 2 - 1;
-  vector.insert(vector.begin() + static_cast<std::ptrdiff_t>(at), 1);
-  return vector;
-}
-
-}  // namespace
 
 std::vector<plan::PerRound> neighbours_of(const plan::PerRound& vector) {
   constexpr std::size_t every_round_max = 5;
@@ -250,21 +251,12 @@ std::vector<plan::PerRound> minimal_vectors(std::uint32_t rank_count, std::uint3
 std::vector<plan::PerRound> cheapest_of(const std::vector<plan::PerRound>& vectors,
                                         std::uint32_t rank_count, const RoundPrice& price,
                                         std::size_t count) {
-  std::vector<std::pair<plan::Picoseconds, const plan::PerRound*>> priced;
-  priced.reserve(vectors.size());
-  for (const plan::PerRound& vector : vectors) {
+  return cheapest_up_to(INT64_MAX, vectors, count, [&](const plan::PerRound& vector) {
     plan::Picoseconds sum = 0;
     for (const plan::Round& round : plan::two_partial_rounds(rank_count, vector))
       sum += price(round);
-    priced.emplace_back(sum, &vector);
-  }
-  std::stable_sort(priced.begin(), priced.end(),
-                   [](const auto& left, const auto& right) { return left.first < right.first; });
-  priced.resize(std::min(count, priced.size()));
-  std::vector<plan::PerRound> cheapest;
-  cheapest.reserve(priced.size());
-  for (const auto& [sum, vector] : priced) cheapest.push_back(*vector);
-  return cheapest;
+    return sum;
+  });
 }
 
 std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_max) {

@@ -382,11 +382,11 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
         const plan::Picoseconds least = fastest.expected(SIZE_MAX);
         const plan::Picoseconds of_usual = usual.expected(SIZE_MAX);
         const std::int64_t gain = relative_change(least, of_usual);
-        // What is known exactly.
+        // The parameters are known exactly.
         const bool is_close = gain <= million / 100;
         EXPECT_EQ(choice.name(), is_close ? usual.name() : fastest.name()) << of;
         (is_close ? kept : left) += 1;
-        // What is known to 3 %.
+        // The parameters are known to 3 %.
         const Uncertainty uncertainty = uncertainty_of(fastest, usual, with_intervals.machine);
         const bool is_near = is_close || !is_worth_it(gain, uncertainty, 0);
         EXPECT_EQ(choose(request, topology, with_intervals).name(),
@@ -394,7 +394,7 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
             << of;
         kept_for_intervals += is_near && !is_close ? 1 : 0;
         left_within += !is_near && gain + uncertainty.inverse_sum <= million / 10 ? 1 : 0;
-        // A finding that says that the usual choice is 5 % faster than the model says.
+        // A finding says that the usual choice is 5 % faster than the model does.
         Finding finding = finding_of(request, topology, "x");
         finding.others = {{"y", 4096, 4096},
                           {"z", 4096, 4096},
