@@ -38,14 +38,16 @@ bool is_rooted(tune::Collective collective) {
 
 Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& topology,
                  const tune::Knowledge& machine, const tune::Knowledge& untuned) {
-  const std::size_t most = topology.is_one_node() ? racers_in_node_max : racers_max;
+  const bool is_one_node = topology.is_one_node();
+  const std::size_t most = is_one_node ? racers_in_node_max : racers_max;
   Racers racers{.choices =
-                    tune::candidates(request, topology, machine, most, tune::messages_of_race_max)};
+                    tune::candidates(request, topology, machine, most, tune::messages_of_race_max,
+                                     is_one_node ? most : racers_alike_max)};
   racers.untuned = tune::choose(request, topology, untuned).name();
   std::vector<tune::Choice>& choices = racers.choices;
   auto first = std::find_if(choices.begin(), choices.end(),
                             [&](const tune::Choice& one) { return one.name() == racers.untuned; });
-  if (first == choices.end() && topology.is_one_node()) {
+  if (first == choices.end() && is_one_node) {
     // Names of trees contain a latency of the network, which differs here, so plans are compared.
     const tune::Choice usual = tune::choose(request, topology, untuned);
     first = std::find_if(choices.begin(), choices.end(), [&](const tune::Choice& one) {
@@ -57,7 +59,7 @@ Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& t
     std::optional<tune::Choice> other =
         tune::choice_named(racers.untuned, request, topology, machine);
     if (!other) return racers;
-    if (choices.size() == most) choices.pop_back();
+    if (choices.size() >= most) choices.pop_back();
     choices.push_back(std::move(*other));
     first = std::prev(choices.end());
   }

@@ -26,8 +26,9 @@ inline constexpr std::size_t tuned_buffer_bytes_max = std::size_t{1} << 28;
 /// How often a race is repeated during which the machine was noisy.
 inline constexpr int noisy_tries = 3;
 
-/// How many candidates race.  In a single node, where the model tells less, there are more.
-inline constexpr std::size_t racers_max = 5, racers_in_node_max = 6;
+/// How many candidates race: in a single node, where the model tells less, more than elsewhere; on
+/// several nodes up to ten, if the model does not tell which of them is the fastest.
+inline constexpr std::size_t racers_max = 5, racers_in_node_max = 6, racers_alike_max = 10;
 
 /// The candidates of a race, alike on all ranks.  The first one is the untuned choice, if it is
 /// possible on the machine that was measured; the others follow as in tune::candidates().

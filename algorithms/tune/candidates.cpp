@@ -31,15 +31,16 @@ bool have_same_plans(const Choice& left, const Choice& right) {
 
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count,
-                               std::size_t messages_max) {
+                               std::size_t messages_max, std::size_t alike_count) {
   constexpr std::uint32_t compared_ranks_max = 64;
   const bool is_one_node = topology.is_one_node();
   std::vector<Choice> found{choose(request, topology, knowledge)};
   std::set<std::string> names{name_when_trimmed(found.front())};
   std::set<Trees> trees;
   if (has_latency(found.front())) trees.insert(trees_of(found.front()));
+  std::size_t places = count;
   const auto add = [&](Choice choice) {
-    if (found.size() == count || !names.insert(name_when_trimmed(choice)).second) return;
+    if (found.size() >= places || !names.insert(name_when_trimmed(choice)).second) return;
     if (has_latency(choice) && !trees.insert(trees_of(choice)).second) return;
     const auto is_same = [&](const Choice& other) { return have_same_plans(choice, other); };
     if (is_one_node && topology.rank_count <= compared_ranks_max &&
@@ -94,8 +95,16 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   for (const Choice& middle : middles)
     for (Choice& choice : beside(middle, raced, topology, knowledge, messages_max / middles.size()))
       near.push_back(std::move(choice));
-  for (Choice& choice : on_both_sides_first(by_events(std::move(near), messages_max), found))
+  near = by_events(std::move(near), messages_max);
+  // Parameters that are off by a few percent move times by as much.
+  constexpr plan::Picoseconds alike_share = 25;
+  const plan::Picoseconds least = near.empty() ? 0 : near.front().expected(0);
+  for (Choice& choice : on_both_sides_first(std::move(near), found)) {
+    const bool is_alike = choice.expected(0) <= least + least / alike_share;
+    places = is_alike ? std::max(count, alike_count) : count;
     add(std::move(choice));
+  }
+  places = count;
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
     add(*kept.untuned);

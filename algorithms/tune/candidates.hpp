@@ -12,7 +12,8 @@
 
 namespace tutti::tune {
 
-/// Returns candidates for a race, at most `count` and without duplicates, in this order:
+/// Returns candidates for a race, without duplicates: at most `count`, or at most `alike_count` if
+/// the times of those in group 2 are within 4 % of the least of them.  Their order is:
 ///   1. what choose() returns; the cheapest choice of each other family that costs at most half as
 ///      much again as the cheapest of all, until there are count / 2 candidates (in a single node,
 ///      whatever it costs, until there are count - 1); and the cheapest choice of all;
@@ -32,7 +33,8 @@ namespace tutti::tune {
 /// over the cells of `tutti-tune --verify`, and at most 42 ms (Xeon).
 std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
                                const Knowledge& knowledge, std::size_t count,
-                               std::size_t messages_max = messages_followed_max);
+                               std::size_t messages_max = messages_followed_max,
+                               std::size_t alike_count = 0);
 
 /// Whether both do the same on every rank, whatever they are called.
 bool have_same_plans(const Choice& left, const Choice& right);

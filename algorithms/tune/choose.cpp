@@ -190,21 +190,17 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
 /// Whether `found` is clearly faster than `usual`, the choice that is made without a tuning file.
 /// It depends on how much longer `usual` takes:
 ///   - By at most 1 %: no, so that choices that are about equally fast do not change from file to
-///     file.  The limit is 4 % for an allreduce whose events were not followed, because its times
-///     are prices, which have errors of their own.
+///     file.
 ///   - By more than 10 %: yes.
-///   - In between, is_worth_it() decides.  Corrections come from findings of other calls, so half
-///     of the relative difference between those of the two choices counts as uncertain.
+///   - In between, is_worth_it() decides.  Corrections come from findings of other calls, so the
+///     relative difference between those of the two choices counts as uncertain.
 bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::Times& times,
                        const Machine& machine) {
-  constexpr std::int64_t least = million / 100, least_by_prices = million / 25;
-  const bool are_prices =
-      !times.are_of_events && found.query().request.collective == Collective::allreduce;
+  constexpr std::int64_t least = million / 100;
   const std::int64_t gain = relative_change(times.found, times.usual);
-  if (gain <= (are_prices ? least_by_prices : least)) return false;
+  if (gain <= least) return false;
   if (gain > gain_enough) return true;  // is_worth_it() would say so, too, after many prices
-  const std::int64_t of_findings =
-      relative_change(times.factor_of_usual, times.factor_of_found) / 2;
+  const std::int64_t of_findings = relative_change(times.factor_of_usual, times.factor_of_found);
   return is_worth_it(gain, uncertainty_of(found, usual, machine), of_findings);
 }
 
@@ -227,7 +223,7 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   if (!times || is_clearly_faster(found, *here, *times, knowledge.priced())) return;
   Chooser::decide(found, "as without a tuning file, " + microseconds(times->usual) + " where " +
                              found.name() + " takes " + microseconds(times->found) +
-                             ", too little to be certain");
+                             (times->found < times->usual ? ", too little to be certain" : ""));
   Chooser::replace(found, *here);
 }
 

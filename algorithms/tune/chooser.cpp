@@ -369,23 +369,29 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// The times of both by their events, or by their prices if `found` was chosen by these, corrected
-/// by findings.  Nothing: the events of only one can be followed.
-std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& usual,
+/// The times of both by their events if these can be followed, else by their prices, corrected by
+/// findings.  Nothing if `found` was chosen by its events, and those of `usual` cannot be followed.
+std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
   for (const Choice::Rival& rival : found.rivals_)
     if (rival.time && rival.row == usual.row_ &&
         full_name(*rival.row, rival.variant) == usual.name())
       usual.time_ = rival.time;
-  const Query query = usual.query();
-  const plan::Plan& plan = usual.first_plan();
-  const bool is_followed = found.time_.has_value();
-  if (is_followed && !usual.time_ &&
-      messages_followed(query, *usual.row_, usual.variant_, plan) <= budget)
-    usual.time_ = followed_time(query, *usual.row_, usual.variant_, plan);
-  if (is_followed && !usual.time_) return {};
-  if (!is_followed && (found.row_->cost == nullptr || usual.row_->cost == nullptr)) return {};
+  const bool was_followed = found.time_.has_value();
+  const auto follow = [&](Choice& choice) {
+    if (choice.time_) return true;
+    const Query query = choice.query();
+    const plan::Plan& plan = choice.first_plan();
+    const std::size_t messages = messages_followed(query, *choice.row_, choice.variant_, plan);
+    if (messages > budget) return false;
+    budget -= messages;
+    choice.time_ = followed_time(query, *choice.row_, choice.variant_, plan);
+    return choice.time_.has_value();
+  };
+  const bool are_followed = follow(usual) && follow(found);
+  if (was_followed && !are_followed) return {};
+  if (!are_followed && (found.row_->cost == nullptr || usual.row_->cost == nullptr)) return {};
   const auto factor_of = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
     return corrections.factor(family_of(choice.name()), choice.request_.collective,
@@ -393,10 +399,10 @@ std::optional<Chooser::Times> Chooser::times_of(const Choice& found, Choice& usu
                               topology.largest_node());
   };
   const auto time = [&](const Choice& choice, std::int64_t factor) {
-    return corrected(is_followed ? *choice.time_ : choice.cost(), factor);
+    return corrected(are_followed ? *choice.time_ : choice.cost(), factor);
   };
   const std::int64_t of_found = factor_of(found), of_usual = factor_of(usual);
-  return Times{time(found, of_found), time(usual, of_usual), of_found, of_usual, is_followed};
+  return Times{time(found, of_found), time(usual, of_usual), of_found, of_usual};
 }
 
 std::string name_with_vector(const Choice& choice, const plan::PerRound& vector) {

@@ -95,10 +95,9 @@ class Chooser {
   struct Times {
     plan::Picoseconds found, usual;
     std::int64_t factor_of_found, factor_of_usual;  // by which findings correct them
-    bool are_of_events;                             // else they are prices
   };
-  static std::optional<Times> times_of(const Choice& found, Choice& usual,
-                                       const Corrections& corrections, std::size_t budget);
+  static std::optional<Times> times_of(Choice& found, Choice& usual, const Corrections& corrections,
+                                       std::size_t budget);
 
  private:
   static void add_rivals(Choice& choice, const Query& query, const Row& row, const Row* named,

@@ -21,6 +21,9 @@ constexpr double by_chance_max = 0.01;
 // because the test is repeated after each block.  It is divided by the number of other candidates,
 // because the test fails if the winner is too slow in comparison with any one of them.
 constexpr double by_chance_max_at_end = 0.002;
+// Before so many blocks, a race does not end with several candidates left: after a few, all ratios
+// are below the limit by chance too often.
+constexpr std::size_t blocks_min_of_tie = 24;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "race: " + what);
@@ -126,6 +129,7 @@ class Runners {
     });
   }
   bool is_decided() const {
+    if (left_.size() > 1 && times_[left_.front()].size() < blocks_min_of_tie) return false;
     const std::uint32_t first = winner();
     const auto others = static_cast<double>(times_.size() - 1);
     return first == left_.front() && std::all_of(left_.begin(), left_.end(), [&](auto one) {

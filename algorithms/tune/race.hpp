@@ -12,9 +12,10 @@
 //   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
 //     1.2 % if it is in front of it in the list (Holm's correction for several comparisons, S.
 //     Holm, Scand. J. Stat. 1979)
-//   * the race is over if no candidate is left in front of the winner, and the winner takes at most
-//     2.5 % more than each of the others that are left; the probability that this is wrong is at
-//     most 0.2 % for all other candidates together (Bonferroni's correction)
+//   * the race is over if one candidate is left; after 24 blocks also if none is left in front of
+//     the winner, and the winner takes at most 2.5 % more than each of the others that are left;
+//     the probability that this is wrong is at most 0.2 % for all other candidates together
+//     (Bonferroni's correction)
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ struct RaceResult {
   bool is_noisy = false;
 };
 
-/// A race of two takes at least 7 blocks if one is slower, else 9; one of four takes at least 9.
+/// A race of two takes at least 7 blocks if one is slower, else 24; one of four takes at least 9.
 /// With fewer, the best signs are too likely by chance.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <tutti/detail/check.hpp>
+#include <utility>
 
 #include "tune/prices.hpp"
 
@@ -17,6 +18,22 @@ std::int64_t relative_change(std::int64_t from, std::int64_t to) {
   return to * million / std::max<std::int64_t>(from, 1) - million;
 }
 
+namespace {
+
+/// Of one choice and of the other one.
+using Prices = std::array<std::int64_t, 2>;
+
+/// By how much the ratio of the first price to the second one grows; negative: it falls.
+std::int64_t growth(const Prices& from, const Prices& to) {
+  return relative_change(million + relative_change(from[1], to[1]),
+                         million + relative_change(from[0], to[0]));
+}
+Prices inverse(const Prices& prices) {
+  return {prices[1], prices[0]};
+}
+
+}  // namespace
+
 Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine& machine) {
   detail::check(one.row().cost != nullptr && other.row().cost != nullptr,
                 "choices that are compared have prices");
@@ -24,38 +41,57 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
   for (Figure& figure : slowest.figures) figure.value = std::max(figure.value, figure.high);
   const Query query = one.query();
   const int bits = excess_bits(slowest.network(), query.request, query.topology);
-  const auto prices_on = [&](const Machine& moved) {
-    const plan::Network network = faster(moved.network(), bits);
-    return std::array{one.on(network).cost(), other.on(network).cost()};
-  };
-  const auto [price_of_one, price_of_other] = prices_on(machine);
-  Uncertainty uncertainty;
   Machine moved = machine;
-  // No price is made of the last one.
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Parameter::fan_max); ++i) {
-    Figure& figure = moved.figures[i];
-    const Figure known = figure;
-    std::int64_t higher = 0, inverse_higher = 0;
-    for (const std::int64_t end : {known.low, known.high}) {
-      if (end == known.value) continue;
-      figure.value = end;
-      const auto [of_one, of_other] = prices_on(moved);
-      const std::int64_t to_one = million + relative_change(price_of_one, of_one);
-      const std::int64_t to_other = million + relative_change(price_of_other, of_other);
-      higher = std::max(higher, relative_change(to_other, to_one));
-      inverse_higher = std::max(inverse_higher, relative_change(to_one, to_other));
+  const auto prices = [&] {
+    const plan::Network network = faster(moved.network(), bits);
+    return Prices{one.on(network).cost(), other.on(network).cost()};
+  };
+  const auto prices_at = [&](std::size_t parameter, std::int64_t end) {
+    const std::int64_t value = std::exchange(moved.figures[parameter].value, end);
+    const Prices there = prices();
+    moved.figures[parameter].value = value;
+    return there;
+  };
+  constexpr std::size_t priced_count =
+      static_cast<std::size_t>(Parameter::fan_max);  // not the last
+  const Prices known = prices();
+  Uncertainty uncertainty;
+  std::array<bool, priced_count> matters{};
+  for (std::size_t i = 0; i < priced_count; ++i) {
+    std::int64_t inverse_grown = 0;
+    for (const std::int64_t end : {machine.figures[i].low, machine.figures[i].high}) {
+      if (end == machine.figures[i].value) continue;
+      const Prices there = prices_at(i, end);
+      matters[i] = matters[i] || there != known;
+      inverse_grown = std::max(inverse_grown, growth(inverse(known), inverse(there)));
     }
-    figure = known;
-    // What may double tells nothing, and larger numbers might overflow.
-    higher = std::min(higher, million);
-    uncertainty.squared += higher * higher;
-    uncertainty.inverse_sum += std::min(inverse_higher, million);
+    uncertainty.inverse_sum += std::min(inverse_grown, million);
   }
+  Prices here = known;
+  std::array<std::int64_t, priced_count> grown{};
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::size_t i = 0; i < priced_count; ++i) {
+      if (!matters[i]) continue;
+      const std::int64_t value = moved.figures[i].value;
+      const Prices before = here;
+      std::int64_t most = 0;
+      for (const std::int64_t end : {machine.figures[i].low, machine.figures[i].high}) {
+        if (end == value) continue;
+        const Prices there = prices_at(i, end);
+        if (growth(before, there) <= most) continue;
+        most = growth(before, there);
+        moved.figures[i].value = end;
+        here = there;
+      }
+      grown[i] += std::min(most, million);  // what may double tells nothing
+    }
+  for (const std::int64_t of_one : grown)
+    uncertainty.squared += std::min(of_one, million) * std::min(of_one, million);
   return uncertainty;
 }
 
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings) {
-  return gain + uncertainty.inverse_sum > gain_enough ||
+  return (gain >= gain_of_risk && gain + uncertainty.inverse_sum > gain_enough) ||
          gain * gain > uncertainty.squared + of_findings * of_findings;
 }
 

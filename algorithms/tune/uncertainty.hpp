@@ -13,6 +13,9 @@ inline constexpr std::int64_t million = 1'000'000;
 
 /// A choice that is faster by more than this replaces another one, however uncertain that is.
 inline constexpr std::int64_t gain_enough = million / 10;
+/// A choice that is faster by less than this does not replace another one only because that could
+/// be much slower: it could be slower itself.
+inline constexpr std::int64_t gain_of_risk = million * 3 / 100;
 
 /// Returns to / from - 1, in parts per million.
 std::int64_t relative_change(std::int64_t from, std::int64_t to);
@@ -20,13 +23,15 @@ std::int64_t relative_change(std::int64_t from, std::int64_t to);
 /// How uncertain the ratio of two prices is, as each parameter of the machine is known only as an
 /// interval that contains it with 95 % probability.  In parts per million.
 struct Uncertainty {
-  /// The sum of squares, over all parameters, of how much the ratio grows if the parameter is moved
-  /// to that end of its interval at which the ratio is larger.  Squares are added because the
-  /// errors of parameters are taken to be independent (JCGM 100:2008, 5.1.2).
+  /// The sum of squares, over all parameters, of how much the ratio grows when one parameter after
+  /// the other is moved to that end of its interval at which the ratio is largest.  Each is moved
+  /// twice, because a price may be the larger one of two terms, so that a parameter matters only
+  /// after others have been moved.  Squares are added because the errors of parameters are taken to
+  /// be independent (JCGM 100:2008, 5.1.2).
   std::int64_t squared = 0;
   /// The worst case for the inverse of the ratio: the plain sum, over all parameters, of how much
-  /// the inverse grows if the parameter is moved to that end of its interval at which the inverse
-  /// is larger.
+  /// the inverse grows if that parameter alone is moved to that end of its interval at which the
+  /// inverse is larger.
   std::int64_t inverse_sum = 0;
 };
 
@@ -35,7 +40,7 @@ struct Uncertainty {
 /// depend on a parameter in the same way, as those of two trees do, its error cancels out.  A
 /// parameter whose interval is a single value, like those of presets, counts as exact.
 ///
-/// Each of the two prices is computed at most 27 times.  This takes 0.1 ms in most calls, and 4 ms
+/// Each of the two prices is computed at most 79 times.  This takes 0.3 ms in most calls, and 8 ms
 /// at most.
 Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine& machine);
 
@@ -43,7 +48,8 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
 /// either of two cases:
 ///   - The gain is larger than its uncertainty: the root of the sum of uncertainty.squared and the
 ///     square of `of_findings`, which is the uncertainty of the corrections by findings.
-///   - In the worst case (uncertainty.inverse_sum), the other choice takes over 10 % longer.
+///   - The gain is at least 3 %, and in the worst case (uncertainty.inverse_sum), the other choice
+///     takes over 10 % longer.
 /// `gain` is time(other) / time(faster) - 1, and `uncertainty` is that of time(faster) /
 /// time(other).  `gain` and `of_findings` are in parts per million.
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings);

@@ -247,7 +247,15 @@ TEST(VerifyChoices, what_is_fastest_takes_part_in_races_although_prices_mislead)
                           .ranks_per_node = 8,
                           .bytes = 4096},
                          51030,
-                         "4 lanes of latency 11"}};
+                         "4 lanes of latency 11"},
+                        // Eight others are less than 3.2 % slower or faster on the known machine.
+                        {{.preset = "ndr",
+                          .nodes = 9,
+                          .ranks_per_node = 4,
+                          .bytes = 2048,
+                          .agreement = Agreement::reproducible},
+                         54558,
+                         "canonical_dissemination with 1,4,1,1 a round"}};
   for (const Case& one : cases) {
     const tune::Machine& truth = tune::machine_preset(one.cell.preset);
     const Racers racers =
@@ -257,7 +265,7 @@ TEST(VerifyChoices, what_is_fastest_takes_part_in_races_although_prices_mislead)
         std::any_of(racers.choices.begin(), racers.choices.end(),
                     [&](const tune::Choice& choice) { return choice.name() == one.fastest; }))
         << one.cell.text();
-    EXPECT_LE(racers.choices.size(), racers_max);
+    EXPECT_LE(racers.choices.size(), racers_alike_max);
   }
 }
 
