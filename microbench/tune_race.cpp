@@ -194,11 +194,19 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
                         ? BufferBytes{}
                         : buffer_bytes(cell.collective, options, cell.bytes, self, rank_count));
   });
-  // Where there is no time to prepare all of them, the first ones race alone.
+  // Where there is no time to prepare all of them, the first ones race alone; likewise where the
+  // arena has no room for more than racers_max of several that are alike.
   std::deque<Sampled> ready;
+  bool is_in_time = true;
   for (const tune::Choice& choice : racers.choices) {
-    if (!ready.empty() && !may_go_on()) break;
-    ready.emplace_back(subject_of(cell, choice.name(), *buffers, track), track);
+    is_in_time = ready.empty() || may_go_on();
+    if (!is_in_time) break;
+    try {
+      ready.emplace_back(subject_of(cell, choice.name(), *buffers, track), track);
+    } catch (const Error&) {  // on all ranks alike
+      if (ready.size() < racers_max || track.communicator.failure().status != Status::ok) throw;
+      break;
+    }
   }
 
   const auto sample = [&](std::uint32_t racer) { return ready[racer].sample(); };
@@ -215,7 +223,7 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
         [&] { return std::exchange(has_begun, true) ? may_go_on() : true; }, {.seed = track.seed});
   }
 
-  if (ready.size() < racers.choices.size()) result.is_noisy = true;
+  if (!is_in_time) result.is_noisy = true;
 
   return finding_of(request, track.communicator.implementation().topology(), racers.choices,
                     result);

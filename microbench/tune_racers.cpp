@@ -59,7 +59,7 @@ Racers racers_of(const tune::CollectiveRequest& request, const tune::Topology& t
     std::optional<tune::Choice> other =
         tune::choice_named(racers.untuned, request, topology, machine);
     if (!other) return racers;
-    if (choices.size() >= most) choices.pop_back();
+    if (choices.size() == most || choices.size() == racers_alike_max) choices.pop_back();
     choices.push_back(std::move(*other));
     first = std::prev(choices.end());
   }

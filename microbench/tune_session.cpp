@@ -46,8 +46,8 @@ constexpr double stress_share = 1.0 / 30;
 constexpr Seconds stress_most{2};
 /// With everything around it, --check is to take two seconds.
 constexpr Seconds check_probes{1.4};
-/// A race takes up to so many batches; longer ones tell smaller differences.
-constexpr double samples_a_cell = 200, batch_ns_min = 1e5, batch_ns_max = 1e6;
+/// A race takes about so many batches at most; longer ones tell smaller differences.
+constexpr double samples_a_cell = 300, batch_ns_min = 1e5, batch_ns_max = 1e6;
 /// The share of the budget that is kept for ending.
 constexpr double ending_share = 0.02;
 

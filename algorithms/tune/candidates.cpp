@@ -38,8 +38,7 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   std::set<std::string> names{name_when_trimmed(found.front())};
   std::set<Trees> trees;
   if (has_latency(found.front())) trees.insert(trees_of(found.front()));
-  std::size_t places = count;
-  const auto add = [&](Choice choice) {
+  const auto add = [&](Choice choice, std::size_t places) {
     if (found.size() >= places || !names.insert(name_when_trimmed(choice)).second) return;
     if (has_latency(choice) && !trees.insert(trees_of(choice)).second) return;
     const auto is_same = [&](const Choice& other) { return have_same_plans(choice, other); };
@@ -71,12 +70,12 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
     if (!families.insert(family_of(full_name(*rival->row, rival->variant))).second) continue;
     Choice choice = Chooser::with(*priced, *rival);
     if (found.size() < families_max && price <= most)
-      add(std::move(choice));
+      add(std::move(choice), count);
     else
       others.push_back(std::move(choice));
   }
   const Choice best = Chooser::with(*priced, *all.front().second);
-  add(best);  // which may have given way to the choice without a file
+  add(best, count);  // which may have given way to the choice without a file
   // Choices of any family that may be as fast as the cheapest one.  They are sorted by their events
   // instead of their prices, whose relative error depends on the number of lanes.
   constexpr plan::Picoseconds close_share = 4;
@@ -98,20 +97,20 @@ std::vector<Choice> candidates(const CollectiveRequest& request, const Topology&
   near = by_events(std::move(near), messages_max);
   // Parameters that are off by a few percent move times by as much.
   constexpr plan::Picoseconds alike_share = 25;
-  const plan::Picoseconds least = near.empty() ? 0 : near.front().expected(0);
+  plan::Picoseconds least = near.empty() ? 0 : near.front().known_time();
+  if (alike_count > count)
+    for (Choice& one : found) least = std::min(least, one.follow(messages_max / found.size()));
   for (Choice& choice : on_both_sides_first(std::move(near), found)) {
-    const bool is_alike = choice.expected(0) <= least + least / alike_share;
-    places = is_alike ? std::max(count, alike_count) : count;
-    add(std::move(choice));
+    const bool is_alike = choice.known_time() - least <= least / alike_share;
+    add(std::move(choice), is_alike ? std::max(count, alike_count) : count);
   }
-  places = count;
   // The choice without a file comes next, and then whatever is left.
   if (kept.untuned)
-    add(*kept.untuned);
+    add(*kept.untuned, count);
   else if (std::optional<Choice> choice =
                Chooser(request, topology, untuned(knowledge.untuned)).try_choose())
-    add(std::move(*choice));
-  for (Choice& choice : others) add(std::move(choice));
+    add(std::move(*choice), count);
+  for (Choice& choice : others) add(std::move(choice), count);
   return found;
 }
 

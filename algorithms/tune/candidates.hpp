@@ -12,8 +12,9 @@
 
 namespace tutti::tune {
 
-/// Returns candidates for a race, without duplicates: at most `count`, or at most `alike_count` if
-/// the times of those in group 2 are within 4 % of the least of them.  Their order is:
+/// Returns candidates for a race, at most `count` and without duplicates, in the order below. Those
+/// of group 2 that take at most 4 % more than the fastest candidate are added until there are
+/// `alike_count`, if that is more than `count`: the model cannot tell them apart.
 ///   1. what choose() returns; the cheapest choice of each other family that costs at most half as
 ///      much again as the cheapest of all, until there are count / 2 candidates (in a single node,
 ///      whatever it costs, until there are count - 1); and the cheapest choice of all;

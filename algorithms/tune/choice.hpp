@@ -30,6 +30,8 @@ class Choice {
   /// events is another one: it is absent where choose() compares events, and differs from topology
   /// to topology.
   plan::Picoseconds expected(std::size_t messages_max) const;
+  /// The time of the events if they were followed, else cost().
+  plan::Picoseconds known_time() const { return expected(0); }
   /// Returns expected(), and remembers the time of the events if they were followed.
   plan::Picoseconds follow(std::size_t messages_max);
 

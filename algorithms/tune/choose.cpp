@@ -200,7 +200,7 @@ bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::
   const std::int64_t gain = relative_change(times.found, times.usual);
   if (gain <= least) return false;
   if (gain > gain_enough) return true;  // is_worth_it() would say so, too, after many prices
-  const std::int64_t of_findings = relative_change(times.factor_of_usual, times.factor_of_found);
+  const std::int64_t of_findings = relative_change(times.factor_of_found, times.factor_of_usual);
   return is_worth_it(gain, uncertainty_of(found, usual, machine), of_findings);
 }
 

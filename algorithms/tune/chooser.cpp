@@ -378,20 +378,21 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
     if (rival.time && rival.row == usual.row_ &&
         full_name(*rival.row, rival.variant) == usual.name())
       usual.time_ = rival.time;
+  if (found.row_->cost == nullptr || usual.row_->cost == nullptr) return {};
   const bool was_followed = found.time_.has_value();
-  const auto follow = [&](Choice& choice) {
-    if (choice.time_) return true;
-    const Query query = choice.query();
-    const plan::Plan& plan = choice.first_plan();
-    const std::size_t messages = messages_followed(query, *choice.row_, choice.variant_, plan);
-    if (messages > budget) return false;
-    budget -= messages;
-    choice.time_ = followed_time(query, *choice.row_, choice.variant_, plan);
-    return choice.time_.has_value();
+  const auto messages_of = [](const Choice& choice) {
+    return choice.time_ ? 0
+                        : messages_followed(choice.query(), *choice.row_, choice.variant_,
+                                            choice.first_plan());
   };
-  const bool are_followed = follow(usual) && follow(found);
+  const std::size_t of_found = messages_of(found), of_usual = messages_of(usual);
+  if (of_found <= budget && of_usual <= budget - of_found)
+    for (Choice* const choice : {&found, &usual})
+      if (!choice->time_)
+        choice->time_ =
+            followed_time(choice->query(), *choice->row_, choice->variant_, choice->first_plan());
+  const bool are_followed = found.time_ && usual.time_;
   if (was_followed && !are_followed) return {};
-  if (!are_followed && (found.row_->cost == nullptr || usual.row_->cost == nullptr)) return {};
   const auto factor_of = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
     return corrections.factor(family_of(choice.name()), choice.request_.collective,
@@ -401,8 +402,9 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
   const auto time = [&](const Choice& choice, std::int64_t factor) {
     return corrected(are_followed ? *choice.time_ : choice.cost(), factor);
   };
-  const std::int64_t of_found = factor_of(found), of_usual = factor_of(usual);
-  return Times{time(found, of_found), time(usual, of_usual), of_found, of_usual};
+  const std::int64_t factor_of_found = factor_of(found), factor_of_usual = factor_of(usual);
+  return Times{time(found, factor_of_found), time(usual, factor_of_usual), factor_of_found,
+               factor_of_usual};
 }
 
 std::string name_with_vector(const Choice& choice, const plan::PerRound& vector) {

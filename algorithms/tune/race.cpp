@@ -21,8 +21,8 @@ constexpr double by_chance_max = 0.01;
 // because the test is repeated after each block.  It is divided by the number of other candidates,
 // because the test fails if the winner is too slow in comparison with any one of them.
 constexpr double by_chance_max_at_end = 0.002;
-// Before so many blocks, a race does not end with several candidates left: after a few, all ratios
-// are below the limit by chance too often.
+// Before so many blocks, a race ends with several candidates left only if its time is up.  After a
+// few, it is too often by chance that all ratios are below the limit.
 constexpr std::size_t blocks_min_of_tie = 24;
 
 [[noreturn]] void refuse(const std::string& what) {

@@ -71,7 +71,7 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
   std::array<std::int64_t, priced_count> grown{};
   for (int pass = 0; pass < 2; ++pass)
     for (std::size_t i = 0; i < priced_count; ++i) {
-      if (!matters[i]) continue;
+      if (pass == 0 && !matters[i]) continue;
       const std::int64_t value = moved.figures[i].value;
       const Prices before = here;
       std::int64_t most = 0;

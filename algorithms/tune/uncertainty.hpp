@@ -24,14 +24,15 @@ std::int64_t relative_change(std::int64_t from, std::int64_t to);
 /// interval that contains it with 95 % probability.  In parts per million.
 struct Uncertainty {
   /// The sum of squares, over all parameters, of how much the ratio grows when one parameter after
-  /// the other is moved to that end of its interval at which the ratio is largest.  Each is moved
-  /// twice, because a price may be the larger one of two terms, so that a parameter matters only
+  /// the other is moved to that end of its interval at which the ratio is largest.  Each is tried
+  /// twice, because a price may be the larger one of two terms, so that a parameter may matter only
   /// after others have been moved.  Squares are added because the errors of parameters are taken to
-  /// be independent (JCGM 100:2008, 5.1.2).
+  /// be independent (as in JCGM 100:2008, 5.1.2, where parameters do not act together; here the sum
+  /// depends a little on their order).
   std::int64_t squared = 0;
-  /// The worst case for the inverse of the ratio: the plain sum, over all parameters, of how much
-  /// the inverse grows if that parameter alone is moved to that end of its interval at which the
-  /// inverse is larger.
+  /// How much the inverse of the ratio may grow: the plain sum, over all parameters, of how much it
+  /// grows if that parameter alone is moved to that end of its interval at which the inverse is
+  /// larger.
   std::int64_t inverse_sum = 0;
 };
 
@@ -48,8 +49,9 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
 /// either of two cases:
 ///   - The gain is larger than its uncertainty: the root of the sum of uncertainty.squared and the
 ///     square of `of_findings`, which is the uncertainty of the corrections by findings.
-///   - The gain is at least 3 %, and in the worst case (uncertainty.inverse_sum), the other choice
-///     takes over 10 % longer.
+///   - The gain is at least 3 %, and with uncertainty.inverse_sum added to it, the other choice
+///   takes
+///     over 10 % longer.
 /// `gain` is time(other) / time(faster) - 1, and `uncertainty` is that of time(faster) /
 /// time(other).  `gain` and `of_findings` are in parts per million.
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings);

@@ -409,7 +409,7 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
         const std::int64_t of_fastest = factor_of(fastest), of_other = factor_of(usual);
         const std::int64_t corrected_gain =
             relative_change(corrected(least, of_fastest), corrected(of_usual, of_other));
-        const std::int64_t of_findings = relative_change(of_other, of_fastest);
+        const std::int64_t of_findings = relative_change(of_fastest, of_other);
         const bool is_uncertain =
             corrected_gain <= million / 100 || !is_worth_it(corrected_gain, {}, of_findings);
         const Choice by_findings = choose(request, topology, with_findings);
