@@ -184,7 +184,8 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
 
 tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request,
                         const Racers& racers, const RaceTrack& track,
-                        const std::function<bool()>& may_go_on) {
+                        const std::function<bool()>& may_go_on,
+                        const std::function<void(const std::string&)>& remark) {
   const std::uint32_t rank_count = track.exchange.rank_count();
   const Rank self = track.exchange.self();
   const Options options = options_of(cell);
@@ -194,18 +195,20 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
                         ? BufferBytes{}
                         : buffer_bytes(cell.collective, options, cell.bytes, self, rank_count));
   });
-  // Where there is no time to prepare all of them, the first ones race alone; likewise where the
-  // arena has no room for more than racers_max of several that are alike.
+  // Where there is no time to prepare all of them, the first ones race alone.
   std::deque<Sampled> ready;
+  std::vector<tune::Choice> raced;  // by those that are ready
   bool is_in_time = true;
   for (const tune::Choice& choice : racers.choices) {
     is_in_time = ready.empty() || may_go_on();
     if (!is_in_time) break;
     try {
       ready.emplace_back(subject_of(cell, choice.name(), *buffers, track), track);
-    } catch (const Error&) {  // on all ranks alike
-      if (ready.size() < racers_max || track.communicator.failure().status != Status::ok) throw;
-      break;
+      raced.push_back(choice);
+    } catch (const Error& error) {
+      const bool is_last = &choice == &racers.choices.back();
+      if (track.communicator.failure().status != Status::ok || (is_last && raced.empty())) throw;
+      remark(choice.name() + " does not race: " + error.what());
     }
   }
 
@@ -225,8 +228,7 @@ tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request
 
   if (!is_in_time) result.is_noisy = true;
 
-  return finding_of(request, track.communicator.implementation().topology(), racers.choices,
-                    result);
+  return finding_of(request, track.communicator.implementation().topology(), raced, result);
 }
 
 }  // namespace tutti::bench

@@ -485,7 +485,10 @@ class TuneRun {
       const Racers racers = racers_of(request, topology_, track.machine, track.untuned);
       untuned_of_[text_of(cell)] = racers.untuned;
       if (may_copy) finding = alike(cell, racers);
-      if (!finding) finding = race_cell(cell, request, racers, track, may_go_on);
+      if (!finding)
+        finding = race_cell(cell, request, racers, track, may_go_on, [&](const std::string& text) {
+          remarks_.push_back(fmt::format("{}: {}", text_of(cell), text));
+        });
     } catch (const Error& error) {
       // All ranks alike: an operation that cannot be made here.
       if (communicator_.failure().status != Status::ok) throw;

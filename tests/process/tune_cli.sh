@@ -54,6 +54,13 @@ refusals() {
   cmp -s "$file" "$folder/before.json" || fail "a refused run has changed the file"
   expect 0 "file: $file" "${other[@]}" --fresh
 
+  # A candidate for which the arena has no room does not race; the others do.
+  expect 0 'canonical_dissemination.* does not race: needs .* of the arena' \
+    env TUTTI_ARENA_BYTES=600K "$tune" "${virtual[@]}" --collectives allreduce --bytes 64K \
+    --out "$folder/small.json"
+  [ "$(grep -c '"winner"' "$folder/small.json")" -eq 3 ] ||
+    fail "not all agreements have raced: $(cat "$folder/small.json")"
+
   # Findings of this machine are kept, and priced by the network as it is now.
   cp "$folder/before.json" "$file"
   sed -i 's/"predicted_ps": [0-9]*/"predicted_ps": 7/g' "$file"

@@ -14,6 +14,7 @@
 
 #include "microbench/tune_racers.hpp"
 #include "microbench/verify_tuned.hpp"
+#include "tune/plan_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -267,6 +268,52 @@ TEST(VerifyChoices, what_is_fastest_takes_part_in_races_although_prices_mislead)
         << one.cell.text();
     EXPECT_LE(racers.choices.size(), racers_alike_max);
   }
+}
+
+TEST(VerifyChoices, more_candidates_race_only_where_the_model_does_not_tell_them_apart) {
+  std::size_t more = 0;
+  std::uint64_t seed = 1;
+  for (const ChoiceCell& cell : sample_of_choices(grid_of_choices(64), 150, 3)) {
+    const tune::Machine known = machine_off_by(tune::machine_preset(cell.preset), 5, seed++);
+    const Racers racers =
+        racers_of(cell.request(), cell.topology(), tune::untuned(known), without_file());
+    std::vector<plan::Picoseconds> times;
+    for (const tune::Choice& racer : racers.choices)
+      times.push_back(racer.expected(tune::messages_of_finding_max));
+    const double least = static_cast<double>(*std::min_element(times.begin(), times.end()));
+    const auto alike =
+        static_cast<std::size_t>(std::count_if(times.begin(), times.end(), [&](auto time) {
+          return static_cast<double>(time) <= 1.04 * least;
+        }));
+    EXPECT_LE(racers.choices.size(), std::max(racers_max, std::min(alike + 3, racers_alike_max)))
+        << cell.text();
+    more += racers.choices.size() > racers_max ? 1 : 0;
+  }
+  EXPECT_GT(more, 0u);
+}
+
+// Prices of lanes in turns are up to 18 % too high here, and only one of them is a candidate.
+TEST(VerifyChoices, are_compared_by_events_with_those_without_a_file_although_prices_decided) {
+  const ChoiceCell cell{.preset = "roce25",
+                        .nodes = 96,
+                        .ranks_per_node = 8,
+                        .bytes = 64 << 10,
+                        .agreement = Agreement::relaxed};
+  tune::Knowledge known = tune::untuned(machine_off_by(tune::machine_preset("roce25"), 5, 2893));
+  const auto choose_by = [&](const tune::Knowledge& knowledge) {
+    return tune::choose(cell.request(), cell.topology(), knowledge);
+  };
+  const tune::Choice by_price = choose_by(known);
+  const std::string usual = choose_by(without_file()).name();
+  const auto usual_here = tune::choice_named(usual, cell.request(), cell.topology(), known);
+  ASSERT_TRUE(usual_here);
+  EXPECT_EQ(by_price.known_time(), by_price.cost());
+  EXPECT_GT(usual_here->cost(), by_price.cost() + by_price.cost() / 10);
+  known.untuned = without_file().untuned;
+  const tune::Choice choice = choose_by(known);
+  EXPECT_EQ(choice.name(), usual);
+  EXPECT_NE(choice.explanation().find("as without a tuning file"), std::string::npos);
+  EXPECT_EQ(choice.explanation().find("too little"), std::string::npos) << choice.explanation();
 }
 
 // A sample of smaller cells: tutti-tune --verify takes more, and larger ones.
