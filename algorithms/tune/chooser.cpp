@@ -387,10 +387,7 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
   };
   const std::size_t of_found = messages_of(found), of_usual = messages_of(usual);
   if (of_found <= budget && of_usual <= budget - of_found)
-    for (Choice* const choice : {&found, &usual})
-      if (!choice->time_)
-        choice->time_ =
-            followed_time(choice->query(), *choice->row_, choice->variant_, choice->first_plan());
+    for (Choice* const choice : {&found, &usual}) choice->follow(budget);
   const bool are_followed = found.time_ && usual.time_;
   if (was_followed && !are_followed) return {};
   const auto factor_of = [&](const Choice& choice) {

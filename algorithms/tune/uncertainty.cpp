@@ -20,10 +20,11 @@ std::int64_t relative_change(std::int64_t from, std::int64_t to) {
 
 namespace {
 
-/// Of one choice and of the other one.
+/// Holds the price of the one choice, and then that of the other one.
 using Prices = std::array<std::int64_t, 2>;
 
-/// By how much the ratio of the first price to the second one grows; negative: it falls.
+/// Returns by how much the ratio of the first price to the second one grows.  A negative number
+/// means that it falls.
 std::int64_t growth(const Prices& from, const Prices& to) {
   return relative_change(million + relative_change(from[1], to[1]),
                          million + relative_change(from[0], to[0]));
@@ -67,6 +68,7 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
     }
     uncertainty.inverse_sum += std::min(inverse_grown, million);
   }
+  // The first pass leaves out what alone changes no price; after it, that may matter, too.
   Prices here = known;
   std::array<std::int64_t, priced_count> grown{};
   for (int pass = 0; pass < 2; ++pass)
