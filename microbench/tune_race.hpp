@@ -51,11 +51,11 @@ inline constexpr std::uint32_t blocks_alone = 6;
 tune::RaceResult run_alone(const std::function<plan::Picoseconds()>& sample,
                            const std::function<bool()>& may_go_on, bool is_exact);
 
-/// Races on the real path.  Collective.  `may_go_on` returns the same on all ranks; if there is no
-/// time to prepare all racers, the first ones race, and the finding is noisy.  A racer whose
-/// operation cannot be made beside those before it, as where the arena has no room, does not race;
-/// `remark` is called with its name and the reason, alike on all ranks.  Throws Error, alike on all
-/// ranks, if no operation can be made, and RunFailed.
+/// Races the operations that programs would make.  Collective.  `may_go_on` returns the same on all
+/// ranks; if there is no time to prepare all racers, the first ones race, and the finding is noisy.
+/// A racer does not race if its operation cannot be made while those of earlier racers exist (for
+/// example, the arena is full); all ranks then call `remark` with its name and the reason.  Throws
+/// the same Error on all ranks if no operation can be made, and RunFailed if a call fails.
 tune::Finding race_cell(const Cell& cell, const tune::CollectiveRequest& request,
                         const Racers& racers, const RaceTrack& track,
                         const std::function<bool()>& may_go_on,

@@ -12,12 +12,12 @@
 
 namespace tutti::tune {
 
-/// Returns candidates for a race, at most `count` and without duplicates, in the order below. Those
-/// of group 2 that take at most 4 % more than the fastest candidate are added until there are
-/// `alike_count`, if that is more than `count`: the model cannot tell them apart.
-///   1. what choose() returns; the cheapest choice of each other family that costs at most half as
-///      much again as the cheapest of all, until there are count / 2 candidates (in a single node,
-///      whatever it costs, until there are count - 1); and the cheapest choice of all;
+/// Returns different candidates for a race, in the order below: at most `count`, or, if that is
+/// more, at most `alike_count`.  Those beyond `count` are of group 2, and take at most 4 % more
+/// than the fastest candidate, too little for the model to tell them apart.
+///   1. what choose() returns; the cheapest choice of each other family, if it costs at most 1.5
+///      times as much as the cheapest of all, until there are count / 2 candidates (in a single
+///      node, at any cost, until there are count - 1); and the cheapest choice of all;
 ///   2. sorted by the times of their events: up to twelve choices that cost at most a quarter more
 ///      than the cheapest one (none in a single node), and what beside() returns for the cheapest
 ///      one, for each tree of group 1, and for the fastest choices of a few further shapes.

@@ -193,21 +193,21 @@ void take_measured_in_node(Choice& ruled, const CollectiveRequest& request,
 ///     file.
 ///   - By more than 10 %: yes.
 ///   - In between, is_worth_it() decides.  Corrections come from findings of other calls, so the
-///     relative difference between those of the two choices counts as uncertain.
+///     relative difference between the two corrections is a part of the uncertainty.
 bool is_clearly_faster(const Choice& found, const Choice& usual, const Chooser::Times& times,
                        const Machine& machine) {
   constexpr std::int64_t least = million / 100;
   const std::int64_t gain = relative_change(times.found, times.usual);
   if (gain <= least) return false;
-  if (gain > gain_enough) return true;  // is_worth_it() would say so, too, after many prices
+  if (gain > gain_enough) return true;  // is_worth_it() agrees, but needs many prices first
   const std::int64_t of_findings = relative_change(times.factor_of_found, times.factor_of_usual);
   return is_worth_it(gain, uncertainty_of(found, usual, machine), of_findings);
 }
 
 /// Replaces `found` by the choice that is made without a tuning file, unless `found` is clearly
-/// faster.  The choice without a file has a full budget of messages of its own, so it is the one
-/// that a program without a file makes.  The comparison may follow another messages_followed_max
-/// messages.
+/// faster.  To find the choice without a file, as many messages may be followed as in a program
+/// without a file, so that it is the same.  The comparison may follow another
+/// messages_followed_max.
 void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequest& request,
                            const Topology& topology, const Knowledge& knowledge) {
   if (knowledge.priced() == knowledge.untuned || says_how(request) || topology.is_one_node() ||

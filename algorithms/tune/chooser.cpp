@@ -369,8 +369,9 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// The times of both by their events if these can be followed, else by their prices, corrected by
-/// findings.  Nothing if `found` was chosen by its events, and those of `usual` cannot be followed.
+/// Returns both times, corrected by findings: those of the events if both can be followed, else the
+/// prices.  Returns nothing if `found` was chosen by its events, and those of `usual` cannot be
+/// followed, or if one of them has no price.
 std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {

@@ -19,10 +19,10 @@ constexpr double too_slow = 1.025;  // must not win
 constexpr double by_chance_max = 0.01;
 // The error probability of the test that ends a race.  It is lower than a single test would need,
 // because the test is repeated after each block.  It is divided by the number of other candidates,
-// because the test fails if the winner is too slow in comparison with any one of them.
+// because each candidate except the fastest could win by mistake.
 constexpr double by_chance_max_at_end = 0.002;
-// Before so many blocks, a race ends with several candidates left only if its time is up.  After a
-// few, it is too often by chance that all ratios are below the limit.
+// With several candidates left, a race does not end before so many blocks unless its time is up. In
+// a few blocks, all ratios are too often below the limit by chance.
 constexpr std::size_t blocks_min_of_tie = 24;
 
 [[noreturn]] void refuse(const std::string& what) {

@@ -2,20 +2,21 @@
 //
 // Candidates run in blocks, each block all that are left and a control probe, in an order shuffled
 // by the seed.  A sample is the mean of a batch, of the slowest rank.  Whatever slows down a whole
-// block (another program, a clock) cancels out, because two candidates are compared by the ratios
-// of their samples of each block: whether it is above a limit by Wilcoxon's signed-rank test
-// (exact, also with ties; F. Wilcoxon, Biometrics Bulletin 1945), and how large it is by the
-// estimate that belongs to it (J. Hodges, E. Lehmann, Ann. Math. Stat. 1963).
+// block (another program, a clock) cancels out, because two candidates are compared by the ratio of
+// their samples in each block.  Wilcoxon's signed-rank test tells whether it is above a limit
+// (exact, also with ties; F. Wilcoxon, Biometrics Bulletin 1945), and the estimate of Hodges and
+// Lehmann tells how large it is (J. Hodges, E. Lehmann, Ann. Math. Stat. 1963).
 //
 // The winner is the first of the list that takes at most 1.2 % more than the fastest; so ties go to
 // the front of the list, where the choice without a race is.  After each block
-//   * a candidate drops out that is slower than the fastest with 99 % confidence, or by more than
-//     1.2 % if it is in front of it in the list (Holm's correction for several comparisons, S.
-//     Holm, Scand. J. Stat. 1979)
-//   * the race is over if one candidate is left; after 24 blocks also if none is left in front of
-//     the winner, and the winner takes at most 2.5 % more than each of the others that are left;
-//     the probability that this is wrong is at most 0.2 % for all other candidates together
-//     (Bonferroni's correction)
+//   * a candidate drops out if, with 99 % confidence, it is slower than the fastest, or slower by
+//     more than 1.2 % if it is in front of it in the list (Holm's correction for several
+//     comparisons, S. Holm, Scand. J. Stat. 1979)
+//   * the race is over if one candidate is left.  After 24 blocks it is also over if none is left
+//   in
+//     front of the winner, and the winner takes at most 2.5 % more than each other one that is
+//     left. Each such test errs with a probability of at most 0.2 % (Bonferroni's correction for
+//     several candidates)
 #pragma once
 
 #include <cstdint>
@@ -47,8 +48,8 @@ struct RaceResult {
   bool is_noisy = false;
 };
 
-/// A race of two takes at least 7 blocks if one is slower, else 24; one of four takes at least 9.
-/// With fewer, the best signs are too likely by chance.
+/// A race of two takes at least 7 blocks if one is slower, and a race of four at least 9: in fewer
+/// blocks, even the same order in every block may be chance.  A tie takes at least 24.
 ///
 /// `sample(candidate)` is what one batch takes; `control()` that of a probe which does not change.
 /// `may_go_on()`: whether there is time for another block, asked before each one; without a block

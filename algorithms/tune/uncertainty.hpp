@@ -13,8 +13,8 @@ inline constexpr std::int64_t million = 1'000'000;
 
 /// A choice that is faster by more than this replaces another one, however uncertain that is.
 inline constexpr std::int64_t gain_enough = million / 10;
-/// A choice that is faster by less than this does not replace another one only because that could
-/// be much slower: it could be slower itself.
+/// Below this gain, the risk that the other choice is much slower is no reason to replace it: the
+/// faster choice could prove slower, too.
 inline constexpr std::int64_t gain_of_risk = million * 3 / 100;
 
 /// Returns to / from - 1, in parts per million.
@@ -23,11 +23,11 @@ std::int64_t relative_change(std::int64_t from, std::int64_t to);
 /// How uncertain the ratio of two prices is, as each parameter of the machine is known only as an
 /// interval that contains it with 95 % probability.  In parts per million.
 struct Uncertainty {
-  /// The sum of squares, over all parameters, of how much the ratio grows when one parameter after
-  /// the other is moved to that end of its interval at which the ratio is largest.  Each is tried
-  /// twice, because a price may be the larger one of two terms, so that a parameter may matter only
-  /// after others have been moved.  Squares are added because the errors of parameters are taken to
-  /// be independent (as in JCGM 100:2008, 5.1.2, where parameters do not act together; here the sum
+  /// The parameters are moved one after another, and stay moved, each to the end of its interval at
+  /// which the ratio is larger.  This is the sum of the squares of how much each parameter makes
+  /// the ratio grow.  There are two passes: a price may be the larger one of two terms, so that a
+  /// parameter may matter only after others have been moved.  Errors of parameters are taken to be
+  /// independent (as in JCGM 100:2008, 5.1.2, but there each parameter is moved alone; here the sum
   /// depends a little on their order).
   std::int64_t squared = 0;
   /// How much the inverse of the ratio may grow: the plain sum, over all parameters, of how much it
@@ -41,17 +41,16 @@ struct Uncertainty {
 /// depend on a parameter in the same way, as those of two trees do, its error cancels out.  A
 /// parameter whose interval is a single value, like those of presets, counts as exact.
 ///
-/// Each of the two prices is computed at most 79 times.  This takes 0.3 ms in most calls, and 8 ms
-/// at most.
+/// The function takes 0.3 ms in most calls, and 10 ms at most: each of the two prices is computed
+/// up to 79 times (once, and three times for both ends of each parameter).
 Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine& machine);
 
 /// Whether a choice that is faster than another one by `gain` should replace it.  It should in
 /// either of two cases:
 ///   - The gain is larger than its uncertainty: the root of the sum of uncertainty.squared and the
 ///     square of `of_findings`, which is the uncertainty of the corrections by findings.
-///   - The gain is at least 3 %, and with uncertainty.inverse_sum added to it, the other choice
-///   takes
-///     over 10 % longer.
+///   - The gain is at least 3 %, and the sum of the gain and uncertainty.inverse_sum is over 10 %:
+///     the other choice could take that much longer.
 /// `gain` is time(other) / time(faster) - 1, and `uncertainty` is that of time(faster) /
 /// time(other).  `gain` and `of_findings` are in parts per million.
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings);

@@ -356,8 +356,8 @@ TEST(ChoiceNames, that_nothing_has_are_refused) {
   }
 }
 
-// By the model, `direct` is 4 % slower than the choice without a file.  Findings of other calls say
-// that the model is 8 % too slow about it, so that it would be faster.
+// By the model, `direct` is 4 % slower than the choice without a file.  By findings of other calls,
+// it takes 8 % less than the model says, and so would be faster.
 TEST(ChoiceByKnowledge, does_not_change_because_of_findings_of_other_calls_alone) {
   CollectiveRequest request = allreduce_of(8, Agreement::identical);
   request.collective = Collective::alltoall;

@@ -197,9 +197,9 @@ TEST(Uncertainty, decides_whether_a_gain_is_worth_it) {
         << one.gain << " of " << one.uncertainty.squared << ", " << one.uncertainty.inverse_sum;
 }
 
-// Two lanes take what the port or what memory takes, whichever is more, and here these are about
-// equal.  So they are not faster with a faster port, and not slower with slower memory, unless it
-// is both; four lanes take what the port takes.
+// Two lanes take the time of the port or that of memory, whichever is longer; four lanes take that
+// of the port.  On `machine` the port takes a little longer than memory.  So the ratio of the two
+// changes by much only if both the port is faster and memory is slower.
 TEST(Uncertainty, is_also_of_parameters_that_matter_only_together) {
   const Machine exact = machine_preset("roce25");
   Machine machine = exact;  // off by 5 %, with intervals that reach to the exact machine
