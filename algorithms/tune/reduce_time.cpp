@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <deque>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tutti::tune {
@@ -16,6 +18,8 @@ constexpr std::uint32_t lanes_max = 32;
 /// Messages inside a node that are followed, about.
 constexpr std::uint32_t followed_in_node = 1024;
 
+using Clocks = std::vector<Picoseconds>;
+
 class Reduce {
  public:
   Reduce(const ReduceShape& shape, const plan::Network& network)
@@ -25,30 +29,27 @@ class Reduce {
         work_(network.between.work_time(shape.bytes)),
         store_(network.inside.store_time(shape.bytes)),
         port_(network.between.port_time(shape.bytes) * shape.lane_count / lane_count_),
-        ready_(shape.lane_count > 1 ? lanes_ready()
-                                    : std::vector{tree_in_node(shape.ranks_per_node)}) {}
+        ready_(shape.lane_count > 1 ? lanes_ready(Clocks(shape.ranks_per_node))
+                                    : Clocks{tree_in_node(shape.ranks_per_node)}) {}
 
-  Picoseconds time() {
-    const std::vector<Picoseconds> clocks = combined(shape_.node_count);
-    const plan::NodeMemory& memory = network_.inside;
-    const auto children = static_cast<Picoseconds>(
-        subtrees(shape_.node_count, shape_.fans.across, shape_.fans.across_by).size());
-    const Picoseconds answered = children * network_.between.rank_gap;  // by the root
-    if (shape_.lane_count == 1) {
-      const std::size_t told =
-          subtrees(shape_.ranks_per_node, shape_.fans.in_node, shape_.fans.in_node_by).size();
-      return clocks[0] + answered + static_cast<Picoseconds>(told) * memory.send_overhead;
-    }
-    // The rank of lane 0 is the root; it takes the others' results from the last one on.
-    Picoseconds clock = clocks[0];
-    for (std::size_t lane = clocks.size(); --lane > 0;)
-      clock = std::max(clock, clocks[lane] + store_ + memory.latency) + memory.receive_overhead;
-    const auto further = static_cast<Picoseconds>(shape_.lane_count - lane_count_);
-    return clock + answered + further * memory.receive_overhead +
-           static_cast<Picoseconds>(shape_.ranks_per_node - 1) * memory.send_overhead;
-  }
+  Picoseconds time() { return root_ended(vertex_of(shape_.node_count).combined.back()); }
 
  private:
+  /// The root of a subtree: when each lane has combined what the nodes of the subtree have.
+  struct Vertex {
+    std::uint32_t node_count;
+    std::vector<Clocks> combined = {};  // by chunk and lane
+  };
+  struct Message {
+    Picoseconds at;
+    std::uint32_t chunk, child;
+    std::size_t lane;
+  };
+
+  static Picoseconds times(std::uint64_t count, Picoseconds time) {
+    return static_cast<Picoseconds>(count) * time;
+  }
+
   /// When the representative of so many ranks of a node has combined what they have.
   Picoseconds tree_in_node(std::uint32_t count) const {
     const plan::NodeMemory& memory = network_.inside;
@@ -60,31 +61,35 @@ class Reduce {
     return clock;
   }
 
+  /// How many lanes a rank gives a part to: all others.
+  std::uint32_t given_by(std::uint32_t seat) const {
+    return seat < shape_.lane_count ? shape_.lane_count - 1 : shape_.lane_count;
+  }
+
   /// When the ranks of a node that have a lane have combined its part of all others.  Each rank
-  /// awaits a credit of those with a lane, and gives to them from the next rank on.
-  std::vector<Picoseconds> lanes_ready() const {
+  /// awaits a credit of those with a lane, and gives to them from the next rank on.  `begun`: when
+  /// each rank begins the chunk.
+  Clocks lanes_ready(const Clocks& begun) const {
     const plan::NodeMemory& memory = network_.inside;
     const std::uint32_t ranks = shape_.ranks_per_node, lanes = shape_.lane_count;
-    const auto given_by = [&](std::uint32_t seat) { return seat < lanes ? lanes - 1 : lanes; };
-    const auto of = [&](std::uint32_t count, Picoseconds time) {
-      return static_cast<Picoseconds>(count) * time;
-    };
     const std::uint32_t step = 1 + ranks * lane_count_ / followed_in_node;
-    std::vector<Picoseconds> ready;
+    const auto gives_from = [&](std::uint32_t seat) {
+      return begun[seat] + times(given_by(seat), memory.receive_overhead);
+    };
+    Clocks ready;
     for (std::uint32_t lane = 0; lane < lane_count_; ++lane) {
       if (lane % step != 0) {
         ready.push_back(ready.back());
         continue;
       }
-      Picoseconds clock = of(given_by(lane), memory.receive_overhead + store_);
+      Picoseconds clock = gives_from(lane) + times(given_by(lane), store_);
       for (std::uint32_t i = ranks; --i > 0;) {
         const std::uint32_t seat =
             shape_.in_rank_order ? (i > lane ? i : i - 1) : (lane + i) % ranks;
         // The lanes that it gives to before, and this one.
         const std::uint32_t before =
             seat < lane ? lane - seat : lane + 1 + (seat + 1 < lanes ? lanes - 1 - seat : 0);
-        const Picoseconds there =
-            of(given_by(seat), memory.receive_overhead) + of(before, store_) + memory.latency;
+        const Picoseconds there = gives_from(seat) + times(before, store_) + memory.latency;
         clock = std::max(clock, there) + memory.receive_overhead + work_;
       }
       ready.push_back(clock);
@@ -92,84 +97,122 @@ class Reduce {
     return ready;
   }
 
-  struct Subtree {
-    std::uint32_t count;
-    std::vector<Picoseconds> sent;  // when the message of each lane is at its parent's port
-  };
-  const std::vector<Picoseconds>& sent_by(std::uint32_t count) {
-    for (const Subtree& subtree : known_)
-      if (subtree.count == count) return subtree.sent;
-    const std::vector<Picoseconds> clocks = combined(count);
-    // Behind the message of a lane go its credits to the children.
-    const auto children =
-        static_cast<Picoseconds>(subtrees(count, shape_.fans.across, shape_.fans.across_by).size());
-    const Picoseconds credits =
-        children * network_.between.port_time(0) * shape_.lane_count / lane_count_;
-    std::vector<std::size_t> lanes(clocks.size());
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] = lane;
-    std::stable_sort(lanes.begin(), lanes.end(), [&](std::size_t left, std::size_t right) {
-      return clocks[left] < clocks[right];
-    });
-    std::vector<Picoseconds> sent(clocks.size());
-    Picoseconds free = 0;
-    for (const std::size_t lane : lanes) {
-      const Picoseconds leaves = std::max(clocks[lane], free);
-      free = leaves + port_ + credits;
-      sent[lane] = leaves + network_.between.travel_time(shape_.bytes);
-    }
-    known_.push_back({count, std::move(sent)});
-    return known_.back().sent;
+  /// The children of the root of so many nodes.
+  std::vector<std::uint32_t> children(std::uint32_t node_count) const {
+    return subtrees(node_count, shape_.fans.across, shape_.fans.across_by);
   }
 
-  /// When the ranks of the lanes of a vertex have combined what so many nodes have.
-  std::vector<Picoseconds> combined(std::uint32_t count) {
-    struct Message {
-      Picoseconds at;
-      std::uint32_t child;
-      std::size_t lane;
-    };
+  /// The messages of a vertex to its parent.
+  void send(const Vertex& vertex, std::uint32_t child, std::vector<Message>& messages) const {
+    // Behind the message of a lane go its credits to the children.
+    const Picoseconds credits =
+        times(children(vertex.node_count).size(), network_.between.port_time(0)) *
+        shape_.lane_count / lane_count_;
+    const std::size_t first = messages.size();
+    for (std::uint32_t chunk = 0; chunk < shape_.chunk_count; ++chunk)
+      for (std::size_t lane = 0; lane < lane_count_; ++lane)
+        messages.push_back({vertex.combined[chunk][lane], chunk, child, lane});
+    const auto sent = messages.begin() + static_cast<std::ptrdiff_t>(first);
+    std::stable_sort(sent, messages.end(),
+                     [](const Message& left, const Message& right) { return left.at < right.at; });
+    Picoseconds free = 0;
+    for (auto message = sent; message != messages.end(); ++message) {
+      const Picoseconds leaves = std::max(message->at, free);
+      free = leaves + port_ + credits;
+      message->at = leaves + network_.between.travel_time(shape_.bytes);
+    }
+  }
+
+  /// What a vertex receives, chunk by chunk in the order in which it is combined.
+  std::vector<Message> received(std::uint32_t node_count) {
     std::vector<Message> messages;
     std::uint32_t child = 0;
-    for (const std::uint32_t size : subtrees(count, shape_.fans.across, shape_.fans.across_by)) {
-      const std::vector<Picoseconds>& sent = sent_by(size);
-      for (std::size_t lane = 0; lane < sent.size(); ++lane)
-        messages.push_back({sent[lane], child, lane});
-      ++child;
-    }
-    const auto in_order = [](const Message& message) {
-      return std::tie(message.at, message.child, message.lane);
-    };
-    std::sort(messages.begin(), messages.end(), [&](const Message& left, const Message& right) {
-      return in_order(left) < in_order(right);
+    for (const std::uint32_t size : children(node_count)) send(vertex_of(size), child++, messages);
+    std::sort(messages.begin(), messages.end(), [](const Message& left, const Message& right) {
+      return std::tie(left.at, left.child, left.lane) < std::tie(right.at, right.child, right.lane);
     });
     Picoseconds free = 0;
     for (Message& message : messages) {
       message.at = std::max(message.at, free);
       free = message.at + port_;
     }
-    if (!shape_.as_seen)
-      std::stable_sort(
-          messages.begin(), messages.end(),
-          [](const Message& left, const Message& right) { return left.child < right.child; });
-    std::vector<Picoseconds> clocks = ready_;
-    for (const Message& message : messages)
-      clocks[message.lane] =
-          std::max(clocks[message.lane], message.at) + network_.between.receive_overhead + work_;
-    return clocks;
+    std::stable_sort(messages.begin(), messages.end(),
+                     [this](const Message& left, const Message& right) {
+                       const auto place = [this](const Message& message) {
+                         return std::pair(message.chunk, shape_.as_seen ? 0 : message.child);
+                       };
+                       return place(left) < place(right);
+                     });
+    return messages;
+  }
+
+  const Vertex& vertex_of(std::uint32_t node_count) {
+    for (const Vertex& vertex : known_)
+      if (vertex.node_count == node_count) return vertex;
+    Vertex vertex{node_count};
+    const std::vector<Message> messages = received(node_count);
+    auto message = messages.begin();
+    for (std::uint32_t chunk = 0; chunk < shape_.chunk_count; ++chunk) {
+      Clocks clocks = chunk == 0 ? ready_ : lanes_ready(ended(vertex));
+      for (; message != messages.end() && message->chunk == chunk; ++message)
+        clocks[message->lane] = std::max(clocks[message->lane], message->at) +
+                                network_.between.receive_overhead + work_;
+      vertex.combined.push_back(std::move(clocks));
+    }
+    known_.push_back(std::move(vertex));
+    return known_.back();
+  }
+
+  /// What the credits to its children in other nodes take of a rank's time.
+  Picoseconds credits_across(std::uint32_t node_count) const {
+    return times(children(node_count).size(), network_.between.rank_gap);
+  }
+
+  /// When the root of the tree has the result, and has given its credits.
+  Picoseconds root_ended(const Clocks& combined) const {
+    const plan::NodeMemory& memory = network_.inside;
+    const std::size_t told =
+        shape_.lane_count > 1
+            ? shape_.ranks_per_node - 1
+            : subtrees(shape_.ranks_per_node, shape_.fans.in_node, shape_.fans.in_node_by).size();
+    // The rank of lane 0 is the root; it takes the others' results from the last one on.
+    Picoseconds clock = combined[0];
+    for (std::size_t lane = combined.size(); --lane > 0;)
+      clock = std::max(clock, combined[lane] + store_ + memory.latency) + memory.receive_overhead;
+    return clock + times(shape_.lane_count - lane_count_, memory.receive_overhead) +
+           credits_across(shape_.node_count) + times(told, memory.send_overhead);
+  }
+
+  /// When the ranks of a node in lanes have done what they do for the first chunk.
+  Clocks ended(const Vertex& vertex) const {
+    const plan::NodeMemory& memory = network_.inside;
+    const bool is_root = vertex.node_count == shape_.node_count;
+    const Clocks& combined = vertex.combined.front();
+    const Picoseconds passed_on = is_root ? store_ : network_.between.rank_gap;
+    const Picoseconds credits =
+        credits_across(vertex.node_count) + times(shape_.ranks_per_node - 1, memory.send_overhead);
+    Clocks ended;
+    for (std::uint32_t seat = 0; seat < shape_.ranks_per_node; ++seat)
+      ended.push_back(seat < shape_.lane_count
+                          ? combined[seat % lane_count_] + passed_on + credits
+                          : times(shape_.lane_count, memory.receive_overhead + store_));
+    if (is_root) ended[0] = root_ended(combined);
+    return ended;
   }
 
   const ReduceShape& shape_;
   const plan::Network& network_;
   std::uint32_t lane_count_;
   Picoseconds work_, store_, port_;
-  std::vector<Picoseconds> ready_;  // each lane, before messages of other nodes come
-  std::deque<Subtree> known_ = {};
+  Clocks ready_;  // the first chunk, before messages of other nodes come
+  std::deque<Vertex> known_ = {};
 };
 
 }  // namespace
 
 plan::Picoseconds reduce_time(const ReduceShape& shape, const plan::Network& network) {
   assert(!shape.fans.is_chain && shape.node_count > 0);
+  assert(shape.chunk_count == 1 || (shape.chunk_count == 2 && shape.lane_count > 1));
   return Reduce(shape, network).time();
 }
 

@@ -1,7 +1,7 @@
-// How long a reduce of one message takes along a tree of nodes, whose ranks share a port: the
-// recurrence of events (plan/cost/makespan.hpp) without plans.  Subtrees of as many nodes take
-// alike, and all nodes are alike inside, so that few events are left: thousands of ranks take
-// microseconds.
+// How long a reduce of one chunk, or in lanes of two, takes along a tree of nodes, whose ranks
+// share a port: the recurrence of events (plan/cost/makespan.hpp) without plans.  Subtrees of as
+// many nodes take alike, and all nodes are alike inside, so that few events are left: thousands of
+// ranks take microseconds.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct ReduceShape {
   std::uint32_t ranks_per_node = 1;  // of the largest node
   std::uint32_t lane_count = 1;      // 1: a tree in each node
   plan::TreeFans fans = {};          // no chain
-  std::uint64_t bytes = 0;           // of a message, which is that of a lane
+  std::uint64_t bytes = 0;           // of a message, which is a chunk of a lane
+  std::uint32_t chunk_count = 1;     // 2 only in several lanes
   bool in_rank_order = false;        // inside nodes
   bool as_seen = false;              // messages are combined as they come
 };

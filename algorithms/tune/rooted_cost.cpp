@@ -185,19 +185,24 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   // A rank hears what all other lanes have of a piece before it goes on with later ones.  By the
   // events this delays the pieces of a single chunk; of several chunks, ports and memory catch up.
   const Picoseconds heard = gives && lanes > 1 && chunks == 1 ? before + in_node : 0;
-  const Picoseconds further =
-      (count - 1) * std::max({children * lanes * port, busy, round_trip, heard});
-  if (!gives && !variant.fans.is_chain && has_close_prices(topology))
+  const Picoseconds period = std::max({children * lanes * port, busy, round_trip, heard});
+  if (!gives && !variant.fans.is_chain && has_close_prices(topology)) {
+    // In lanes, the second chunk's messages pass ports between those of the first one.  Later ones
+    // wait for credits, which hold them apart.
+    const Picoseconds followed = lanes > 1 ? std::min<Picoseconds>(count, 2) : 1;
     return reduce_time({.node_count = nodes,
                         .ranks_per_node = topology.largest_node(),
                         .lane_count = variant.lane_count,
                         .fans = variant.fans,
                         .bytes = bytes,
+                        .chunk_count = static_cast<std::uint32_t>(followed),
                         .in_rank_order = !query.request.reduction.properties.commutative,
                         .as_seen = takes_any_order(query.request)},
                        query.network) +
-           further;
-  return before + way + per_piece(credits + 1, 1) * static_cast<Picoseconds>(pieces) + further;
+           (count - followed) * period;
+  }
+  return before + way + per_piece(credits + 1, 1) * static_cast<Picoseconds>(pieces) +
+         (count - 1) * period;
 }
 
 }  // namespace tutti::tune

@@ -1,8 +1,9 @@
 // What broadcasts and reduces cost on several nodes of several ranks.  One message after the other
 // makes its way from the root to the last rank, or back: along the tree or chain of the nodes, then
 // inside a node.  A payload of n messages takes the way of the first one, and n - 1 times what the
-// busiest port or rank takes for each.  Among up to 1024 ranks, on nodes of equally many, a reduce
-// along a tree takes what its events do (reduce_time.hpp).
+// busiest port or rank takes for each.  Among up to 1024 ranks, on nodes of equally many, the
+// first message of a reduce along a tree, or in lanes the first two, take what their events do
+// (reduce_time.hpp).
 #pragma once
 
 #include "tune/registry.hpp"
