@@ -370,8 +370,7 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
 }
 
 /// Returns both times, corrected by findings: those of the events if both can be followed, else the
-/// prices.  Returns nothing if `found` was chosen by its events, and those of `usual` cannot be
-/// followed, or if one of them has no price.
+/// prices.  Returns nothing if one of them has no price.
 std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
@@ -380,7 +379,6 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
         full_name(*rival.row, rival.variant) == usual.name())
       usual.time_ = rival.time;
   if (found.row_->cost == nullptr || usual.row_->cost == nullptr) return {};
-  const bool was_followed = found.time_.has_value();
   const auto messages_of = [](const Choice& choice) {
     return choice.time_ ? 0
                         : messages_followed(choice.query(), *choice.row_, choice.variant_,
@@ -390,7 +388,6 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
   if (of_found <= budget && of_usual <= budget - of_found)
     for (Choice* const choice : {&found, &usual}) choice->follow(budget);
   const bool are_followed = found.time_ && usual.time_;
-  if (was_followed && !are_followed) return {};
   const auto factor_of = [&](const Choice& choice) {
     const Topology& topology = choice.topology_;
     return corrections.factor(family_of(choice.name()), choice.request_.collective,

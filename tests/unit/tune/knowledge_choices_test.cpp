@@ -473,6 +473,35 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
   EXPECT_GE(kept_for_findings, 2u);
 }
 
+// The file's choice is simulated.  The one without a file has too many chunks for that, so that the
+// prices of both are compared.
+TEST(ChoiceByKnowledge, stays_the_one_without_a_file_also_where_only_the_other_one_is_simulated) {
+  CollectiveRequest request = allreduce_of(65536, Agreement::identical);
+  request.collective = Collective::reduce;
+  request.root = Rank{0};
+  const Topology topology = nodes_of(31, 8);
+  const std::string tree = "8 lanes of latency 1", chain = "8 lanes of latency 1 along a chain";
+  const Choice usual = choose(request, topology, Knowledge());
+  ASSERT_EQ(usual.name(), chain);
+  Knowledge with_file = untuned(machine_preset("fdr"));
+  with_file.machine.name = "of a file";
+  with_file.untuned = machine_preset("fdr");
+  const auto choice_where_chains_take = [&](plan::Picoseconds measured) {
+    Finding finding = finding_of(request, topology, "x");
+    finding.others = {{"y", 4096, 4096}, {"z", 4096, 4096}, {chain, measured, 4096}};
+    with_file.corrections = Corrections({finding});
+    return choose(request, topology, with_file);
+  };
+  const auto messages = [](const Choice& choice) {
+    return messages_followed(choice.query(), choice.row(), choice.variant(), choice.first_plan());
+  };
+  const Choice much_slower = choice_where_chains_take(4096 * 115 / 100);
+  EXPECT_EQ(much_slower.name(), tree);
+  EXPECT_LE(messages(much_slower), messages_followed_max);
+  EXPECT_GT(messages(usual), messages_followed_max);
+  EXPECT_EQ(choice_where_chains_take(4096 * 1035 / 1000).name(), chain);
+}
+
 // Vectors in which no round can do with a message less are tried, whatever the sums of their rounds
 // say: on `hdr`, 3,3,2 takes 1.06 of the time of 3,3,1,1, and one message in each round 1.13.
 TEST(ChoiceByKnowledge, tries_many_vectors_of_canonical_dissemination) {
