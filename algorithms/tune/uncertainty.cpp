@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <tutti/detail/check.hpp>
 #include <utility>
 
@@ -87,14 +88,18 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
       }
       grown[i] += std::min(most, million);  // what may double tells nothing
     }
-  for (const std::int64_t of_one : grown)
-    uncertainty.squared += std::min(of_one, million) * std::min(of_one, million);
+  for (const std::int64_t of_one : grown) {
+    const std::int64_t bounded = std::min(of_one, million);
+    uncertainty.squared += bounded * bounded;
+    uncertainty.sum += bounded;
+  }
   return uncertainty;
 }
 
 bool is_worth_it(std::int64_t gain, const Uncertainty& uncertainty, std::int64_t of_findings) {
-  return (gain >= gain_of_risk && gain + uncertainty.inverse_sum > gain_enough) ||
-         gain * gain > uncertainty.squared + of_findings * of_findings;
+  if (gain >= gain_of_risk && gain + uncertainty.inverse_sum > gain_enough) return true;
+  return gain * gain > uncertainty.squared + of_findings * of_findings &&
+         uncertainty.sum + std::abs(of_findings) <= gain + loss_max;
 }
 
 }  // namespace tutti::tune

@@ -47,7 +47,7 @@ Machine within(const std::string& preset, std::int64_t percent) {
 }
 
 struct Expected {
-  double root = 0, inverse_sum = 0;
+  double root = 0, sum = 0, inverse_sum = 0;
 };
 
 /// Computes the uncertainty in floating point, from choices that are made anew on each machine.
@@ -94,9 +94,12 @@ Expected expected(const Choice& one, const Choice& other, const Machine& machine
       grown[i] += highest / here - 1;
       here = highest;
     }
-  double sum = 0;
-  for (const double of_one : grown) sum += of_one * of_one;
-  return {std::sqrt(sum), inverse};
+  double squared = 0, sum = 0;
+  for (const double of_one : grown) {
+    squared += of_one * of_one;
+    sum += of_one;
+  }
+  return {std::sqrt(squared), sum, inverse};
 }
 
 double root_of(const Uncertainty& uncertainty) {
@@ -120,6 +123,7 @@ TEST(Uncertainty, is_that_of_choices_made_anew) {
           const Expected anew = expected(all[i], all[i + 5], machine);
           const std::string of = all[i].name() + " beside " + all[i + 5].name();
           EXPECT_NEAR(root_of(found), anew.root, 2e-5) << of;
+          EXPECT_NEAR(static_cast<double>(found.sum) / million, anew.sum, 5e-5) << of;
           EXPECT_NEAR(static_cast<double>(found.inverse_sum) / million, anew.inverse_sum, 5e-5)
               << of;
           ++pairs;
@@ -164,14 +168,17 @@ TEST(Uncertainty, of_parameters_that_may_be_anything_does_not_overflow) {
   // Each parameter counts a million at most, and one at least does.
   EXPECT_GE(found.squared, million * million);
   EXPECT_LE(found.squared, static_cast<std::int64_t>(parameter_count) * million * million);
+  EXPECT_GE(found.sum, million);
+  EXPECT_LE(found.sum, static_cast<std::int64_t>(parameter_count) * million);
   EXPECT_GT(found.inverse_sum, 0);
   EXPECT_LE(found.inverse_sum, static_cast<std::int64_t>(parameter_count) * million);
 }
 
 TEST(Uncertainty, decides_whether_a_gain_is_worth_it) {
   constexpr std::int64_t percent = million / 100;
-  const auto known_to = [](std::int64_t root, std::int64_t inverse_sum) {
-    return Uncertainty{.squared = root * root, .inverse_sum = inverse_sum};
+  const auto known_to = [](std::int64_t root, std::int64_t inverse_sum, std::int64_t sum = 0) {
+    return Uncertainty{
+        .squared = root * root, .sum = std::max(root, sum), .inverse_sum = inverse_sum};
   };
   struct Case {
     std::int64_t gain;
@@ -191,6 +198,11 @@ TEST(Uncertainty, decides_whether_a_gain_is_worth_it) {
            {2 * percent, known_to(0, 0), -3 * percent, false},
            {5 * percent, known_to(3 * percent, 0), 3 * percent, true},  // root of 18: 4.2 %
            {4 * percent, known_to(3 * percent, 0), 3 * percent, false},
+           {5 * percent, known_to(4 * percent, 0, 7 * percent), 0, true},
+           {5 * percent, known_to(4 * percent, 0, 8 * percent), 0, false},  // 3 % longer at worst
+           {5 * percent, known_to(3 * percent, 0, 6 * percent), 2 * percent, false},
+           {5 * percent, known_to(3 * percent, 0, 6 * percent), -2 * percent, false},
+           {5 * percent, known_to(4 * percent, 6 * percent, 8 * percent), 0, true},
            {11 * percent, known_to(50 * percent, 0), 50 * percent, true},
        })
     EXPECT_EQ(is_worth_it(one.gain, one.uncertainty, one.of_findings), one.is_worth_it)
@@ -240,7 +252,9 @@ TEST(Uncertainty, is_also_of_parameters_that_matter_only_together) {
     largest = std::max(largest, quotient_on(moved) / quotient_on(machine) - 1);
   }
   // A sum of n steps is at most the root of n times the root of the sum of their squares.
-  const double root = root_of(uncertainty_of(*two, *four, machine));
+  const Uncertainty uncertainty = uncertainty_of(*two, *four, machine);
+  EXPECT_NEAR(static_cast<double>(uncertainty.sum) / million, largest, largest / 20);
+  const double root = root_of(uncertainty);
   EXPECT_LE(root, largest);
   EXPECT_GE(root * std::sqrt(parameter_count), largest);
   EXPECT_GT(root, of_all / 2);
