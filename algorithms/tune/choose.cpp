@@ -221,8 +221,9 @@ void keep_untuned_if_close(Choice& found, const Kept& kept, const CollectiveRequ
   if (!here) return;
   const auto times = Chooser::times_of(found, *here, knowledge.corrections, messages_followed_max);
   if (!times || is_clearly_faster(found, *here, *times, knowledge.priced())) return;
-  Chooser::decide(found, "as without a tuning file, " + microseconds(times->usual) + " where " +
-                             found.name() + " takes " + microseconds(times->found) +
+  Chooser::decide(found, "as without a tuning file, " + microseconds(times->usual) +
+                             (times->are_followed ? "" : " by price") + " where " + found.name() +
+                             " takes " + microseconds(times->found) +
                              (times->found < times->usual ? ", too little to be certain" : ""));
   Chooser::replace(found, *here);
 }

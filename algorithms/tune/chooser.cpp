@@ -369,8 +369,9 @@ Choice Chooser::with_latency(const Choice& choice, std::uint32_t latency) {
   return other;
 }
 
-/// Returns both times, corrected by findings: those of the events if both can be followed, else the
-/// prices.  Returns nothing if one of them has no price.
+/// Returns both times, corrected by findings: those of the events if both together have few enough
+/// messages, else the prices.  Returns nothing if one of them has no price, or if `found` was
+/// chosen by its events and those of `usual` are not modelled.
 std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
                                                 const Corrections& corrections,
                                                 std::size_t budget) {
@@ -385,6 +386,7 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
                                             choice.first_plan());
   };
   const std::size_t of_found = messages_of(found), of_usual = messages_of(usual);
+  if (found.time_ && of_usual == SIZE_MAX) return {};
   if (of_found <= budget && of_usual <= budget - of_found)
     for (Choice* const choice : {&found, &usual}) choice->follow(budget);
   const bool are_followed = found.time_ && usual.time_;
@@ -399,7 +401,7 @@ std::optional<Chooser::Times> Chooser::times_of(Choice& found, Choice& usual,
   };
   const std::int64_t factor_of_found = factor_of(found), factor_of_usual = factor_of(usual);
   return Times{time(found, factor_of_found), time(usual, factor_of_usual), factor_of_found,
-               factor_of_usual};
+               factor_of_usual, are_followed};
 }
 
 std::string name_with_vector(const Choice& choice, const plan::PerRound& vector) {

@@ -95,6 +95,7 @@ class Chooser {
   struct Times {
     plan::Picoseconds found, usual;
     std::int64_t factor_of_found, factor_of_usual;  // by which findings correct them
+    bool are_followed;                              // by events, and not prices
   };
   static std::optional<Times> times_of(Choice& found, Choice& usual, const Corrections& corrections,
                                        std::size_t budget);

@@ -13,9 +13,10 @@ namespace {
 
 using plan::Picoseconds;
 
-/// More lanes than that are taken to be this many, which send more in proportion.
+/// If there are more lanes, so many are followed, and their messages take a port longer in
+/// proportion.
 constexpr std::uint32_t lanes_max = 32;
-/// Messages inside a node that are followed, about.
+/// About how many messages inside a node are followed.
 constexpr std::uint32_t followed_in_node = 1024;
 
 using Clocks = std::vector<Picoseconds>;
@@ -35,15 +36,16 @@ class Reduce {
   Picoseconds time() { return root_ended(vertex_of(shape_.node_count).combined.back()); }
 
  private:
-  /// The root of a subtree: when each lane has combined what the nodes of the subtree have.
-  struct Vertex {
-    std::uint32_t node_count;
-    std::vector<Clocks> combined = {};  // by chunk and lane
-  };
   struct Message {
     Picoseconds at;
     std::uint32_t chunk, child;
     std::size_t lane;
+  };
+  /// The root of a subtree.
+  struct Vertex {
+    std::uint32_t node_count;           // of the subtree
+    std::vector<Clocks> combined = {};  // by chunk and lane: when it has combined what they have
+    std::vector<Message> sent = {};     // to its parent, of no child yet
   };
 
   static Picoseconds times(std::uint64_t count, Picoseconds time) {
@@ -66,9 +68,9 @@ class Reduce {
     return seat < shape_.lane_count ? shape_.lane_count - 1 : shape_.lane_count;
   }
 
-  /// When the ranks of a node that have a lane have combined its part of all others.  Each rank
-  /// awaits a credit of those with a lane, and gives to them from the next rank on.  `begun`: when
-  /// each rank begins the chunk.
+  /// When each rank with a lane has combined what the other ranks of its node have of that lane.  A
+  /// rank awaits a credit of each rank with a lane, and then sends to them, in turn from the rank
+  /// behind it on.  `begun`: when each rank begins the chunk.
   Clocks lanes_ready(const Clocks& begun) const {
     const plan::NodeMemory& memory = network_.inside;
     const std::uint32_t ranks = shape_.ranks_per_node, lanes = shape_.lane_count;
@@ -103,31 +105,37 @@ class Reduce {
   }
 
   /// The messages of a vertex to its parent.
-  void send(const Vertex& vertex, std::uint32_t child, std::vector<Message>& messages) const {
-    // Behind the message of a lane go its credits to the children.
+  std::vector<Message> sent_by(const Vertex& vertex) const {
+    // The credits to its children follow the message of each lane.
     const Picoseconds credits =
         times(children(vertex.node_count).size(), network_.between.port_time(0)) *
         shape_.lane_count / lane_count_;
-    const std::size_t first = messages.size();
+    std::vector<Message> messages;
     for (std::uint32_t chunk = 0; chunk < shape_.chunk_count; ++chunk)
       for (std::size_t lane = 0; lane < lane_count_; ++lane)
-        messages.push_back({vertex.combined[chunk][lane], chunk, child, lane});
-    const auto sent = messages.begin() + static_cast<std::ptrdiff_t>(first);
-    std::stable_sort(sent, messages.end(),
+        messages.push_back({vertex.combined[chunk][lane], chunk, 0, lane});
+    std::stable_sort(messages.begin(), messages.end(),
                      [](const Message& left, const Message& right) { return left.at < right.at; });
     Picoseconds free = 0;
-    for (auto message = sent; message != messages.end(); ++message) {
-      const Picoseconds leaves = std::max(message->at, free);
+    for (Message& message : messages) {
+      const Picoseconds leaves = std::max(message.at, free);
       free = leaves + port_ + credits;
-      message->at = leaves + network_.between.travel_time(shape_.bytes);
+      message.at = leaves + network_.between.travel_time(shape_.bytes);
     }
+    return messages;
   }
 
   /// What a vertex receives, chunk by chunk in the order in which it is combined.
   std::vector<Message> received(std::uint32_t node_count) {
     std::vector<Message> messages;
     std::uint32_t child = 0;
-    for (const std::uint32_t size : children(node_count)) send(vertex_of(size), child++, messages);
+    for (const std::uint32_t size : children(node_count)) {
+      for (Message message : vertex_of(size).sent) {
+        message.child = child;
+        messages.push_back(message);
+      }
+      ++child;
+    }
     std::sort(messages.begin(), messages.end(), [](const Message& left, const Message& right) {
       return std::tie(left.at, left.child, left.lane) < std::tie(right.at, right.child, right.lane);
     });
@@ -159,6 +167,7 @@ class Reduce {
                                 network_.between.receive_overhead + work_;
       vertex.combined.push_back(std::move(clocks));
     }
+    if (node_count < shape_.node_count) vertex.sent = sent_by(vertex);
     known_.push_back(std::move(vertex));
     return known_.back();
   }
@@ -175,7 +184,7 @@ class Reduce {
         shape_.lane_count > 1
             ? shape_.ranks_per_node - 1
             : subtrees(shape_.ranks_per_node, shape_.fans.in_node, shape_.fans.in_node_by).size();
-    // The rank of lane 0 is the root; it takes the others' results from the last one on.
+    // The root has lane 0; it takes the results of the other lanes, the last lane's first.
     Picoseconds clock = combined[0];
     for (std::size_t lane = combined.size(); --lane > 0;)
       clock = std::max(clock, combined[lane] + store_ + memory.latency) + memory.receive_overhead;

@@ -187,8 +187,8 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   const Picoseconds heard = gives && lanes > 1 && chunks == 1 ? before + in_node : 0;
   const Picoseconds period = std::max({children * lanes * port, busy, round_trip, heard});
   if (!gives && !variant.fans.is_chain && has_close_prices(topology)) {
-    // In lanes, the second chunk's messages pass ports between those of the first one.  Later ones
-    // wait for credits, which hold them apart.
+    // In lanes, messages of the second chunk reach ports before the last ones of the first chunk.
+    // Later chunks wait for credits, so that the busiest port or rank tells what they take.
     const Picoseconds followed = lanes > 1 ? std::min<Picoseconds>(count, 2) : 1;
     return reduce_time({.node_count = nodes,
                         .ranks_per_node = topology.largest_node(),

@@ -1,8 +1,8 @@
-// What broadcasts and reduces cost on several nodes of several ranks.  One message after the other
-// makes its way from the root to the last rank, or back: along the tree or chain of the nodes, then
-// inside a node.  A payload of n messages takes the way of the first one, and n - 1 times what the
-// busiest port or rank takes for each.  Among up to 1024 ranks, on nodes of equally many, the
-// first message of a reduce along a tree, or in lanes the first two, take what their events do
+// Prices of broadcasts and reduces on several nodes of several ranks.  A message goes from the root
+// to the last rank, or in a reduce the other way: along the tree or chain of the nodes, then inside
+// a node.  The price of n messages is the time of the first one, and n - 1 times what the busiest
+// port or rank takes for one.  Among up to 1024 ranks, on nodes of equally many, the time of the
+// first message of a reduce along a tree, or in lanes of the first two, is that of its events
 // (reduce_time.hpp).
 #pragma once
 

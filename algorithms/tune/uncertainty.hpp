@@ -16,7 +16,8 @@ inline constexpr std::int64_t gain_enough = million / 10;
 /// Below this gain, the risk that the other choice is much slower is no reason to replace it: the
 /// faster choice could prove slower, too.
 inline constexpr std::int64_t gain_of_risk = million * 3 / 100;
-/// Where all errors add up, a choice that replaces another one may take this much longer than it.
+/// If all errors add up, a choice that replaces another one because its gain is certain may take
+/// about this much longer than that one.
 inline constexpr std::int64_t loss_max = million * 2 / 100;
 
 /// Returns to / from - 1, in parts per million.
@@ -32,7 +33,7 @@ struct Uncertainty {
   /// independent (as in JCGM 100:2008, 5.1.2, but there each parameter is moved alone; here the sum
   /// depends a little on their order).
   std::int64_t squared = 0;
-  /// The plain sum of the same: about how much the ratio grows if all errors add up.
+  /// The plain sum of these growths: about how much the ratio grows if all errors add up.
   std::int64_t sum = 0;
   /// How much the inverse of the ratio may grow: the plain sum, over all parameters, of how much it
   /// grows if that parameter alone is moved to that end of its interval at which the inverse is
@@ -52,9 +53,9 @@ Uncertainty uncertainty_of(const Choice& one, const Choice& other, const Machine
 /// Whether a choice that is faster than another one by `gain` should replace it.  It should in
 /// either of two cases:
 ///   - The gain is larger than its uncertainty: the root of the sum of uncertainty.squared and the
-///     square of `of_findings`, which is the uncertainty of the corrections by findings. And even
-///     if all errors add up (uncertainty.sum and the size of `of_findings`), it would take at most
-///     2 % longer.
+///     square of `of_findings`, which is the uncertainty of the corrections by findings.  And if
+///     all errors add up (uncertainty.sum and the absolute value of `of_findings`), the faster
+///     choice takes at most about 2 % longer than the other one.
 ///   - The gain is at least 3 %, and the sum of the gain and uncertainty.inverse_sum is over 10 %:
 ///     the other choice could take that much longer.
 /// `gain` is time(other) / time(faster) - 1, and `uncertainty` is that of time(faster) /

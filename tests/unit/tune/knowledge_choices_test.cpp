@@ -473,8 +473,8 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_unless_another_is_clearly_f
   EXPECT_GE(kept_for_findings, 2u);
 }
 
-// The file's choice is simulated.  The one without a file has too many chunks for that, so that the
-// prices of both are compared.
+// The file's choice can be simulated.  The one without a file has too many messages for that, so
+// that the prices of both are compared.
 TEST(ChoiceByKnowledge, stays_the_one_without_a_file_also_where_only_the_other_one_is_simulated) {
   CollectiveRequest request = allreduce_of(65536, Agreement::identical);
   request.collective = Collective::reduce;
@@ -499,7 +499,11 @@ TEST(ChoiceByKnowledge, stays_the_one_without_a_file_also_where_only_the_other_o
   EXPECT_EQ(much_slower.name(), tree);
   EXPECT_LE(messages(much_slower), messages_followed_max);
   EXPECT_GT(messages(usual), messages_followed_max);
-  EXPECT_EQ(choice_where_chains_take(4096 * 1035 / 1000).name(), chain);
+  const Choice slightly_slower = choice_where_chains_take(4096 * 1035 / 1000);
+  EXPECT_EQ(slightly_slower.name(), chain);
+  EXPECT_NE(slightly_slower.explanation().find(" by price where " + tree + " takes "),
+            std::string::npos)
+      << slightly_slower.explanation();
 }
 
 // Vectors in which no round can do with a message less are tried, whatever the sums of their rounds
@@ -906,8 +910,8 @@ TEST(Choosing, of_thousands_of_ranks_looks_at_few_candidates) {
     TUTTI_TEST_HAS_FEATURE(thread_sanitizer) || TUTTI_TEST_HAS_FEATURE(memory_sanitizer)
 constexpr std::chrono::milliseconds choosing_max{400};
 #else
-constexpr std::chrono::milliseconds choosing_max{
-    20};  // 8 alone, 14 beside programs that fill caches
+// 8 alone on an EPYC, 22 beside three other programs on a Xeon with two CPUs.
+constexpr std::chrono::milliseconds choosing_max{30};
 #endif
 
 // All ranks choose by themselves, each time an operation is made: about a millisecond for thousands
