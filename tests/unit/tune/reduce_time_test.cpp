@@ -96,7 +96,7 @@ TEST(ReduceTime, of_two_chunks_in_lanes_is_about_that_too) {
   EXPECT_LE(as_seen.largest, 1.02);
 }
 
-// Of so many lanes, 32 are followed.
+// Only 32 of so many lanes are followed.
 TEST(ReduceTime, of_many_lanes_is_about_that_too) {
   Quotients quotients;
   const plan::Network network = machine_preset("hdr").network();
