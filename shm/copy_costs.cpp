@@ -1,6 +1,7 @@
 #include "shm/copy_costs.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,10 +18,10 @@ using namespace probing;
 /// The first rounds of each way bring pages and code into the caches, so there are more rounds than
 /// have to agree.
 constexpr std::uint64_t rounds_min = 6;
-constexpr std::uint64_t rounds_max = 32;
+constexpr std::uint64_t rounds_max = 96;
 /// Long payloads disturb each other more, so their times agree later.  Most probes need four rounds
 /// of them.
-constexpr std::uint64_t large_rounds_max = 40;
+constexpr std::uint64_t large_rounds_max = 120;
 constexpr std::uint64_t words_min = 3;
 constexpr std::uint64_t words_max = 25;
 static_assert(words_max % parts == 0, "a round of parts begins behind the words");
@@ -29,6 +30,15 @@ constexpr double none = std::numeric_limits<double>::infinity();
 
 void lower(double& least, double one) noexcept {
   least = std::min(least, one);
+}
+
+/// Of the CPU that this rank runs on, as the system describes it.
+double second_cache_bytes() noexcept {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  return static_cast<double>(std::max(0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE)));
+#else
+  return 0;
+#endif
 }
 
 constexpr std::size_t ways_to_put = 3;
@@ -74,6 +84,7 @@ class Leader {
     if (there_and_back_ == none) return std::nullopt;
     costs_.word = there_and_back_ / 2;
     costs_.is_word_alone = !enough || !is_agreed_;
+    costs_.second_cache_bytes = second_cache_bytes();
     return costs_;
   }
 

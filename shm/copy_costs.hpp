@@ -56,7 +56,7 @@ inline constexpr std::size_t costs_piece_bytes = 4 * costs_chunk_bytes;
 /// a second-level cache.
 inline constexpr std::size_t costs_large_bytes = 2 * costs_piece_bytes;
 
-/// Nanoseconds.  A plain value that allgather can carry.
+/// Nanoseconds, if nothing else is said.  A plain value that allgather can carry.
 struct CopyCosts {
   double word = 0;        // from a store until the other rank has seen it
   double read_call = 0;   // a process_vm_readv of 8 bytes
@@ -72,6 +72,7 @@ struct CopyCosts {
   double exchange_large = 0;      // costs_large_bytes likewise, piece by piece; 0: not measured
   double read_chunk_at_once = 0;  // a process_vm_readv of a chunk, while the other rank reads, too
   double read_large_at_once = 0;  // costs_large_bytes likewise; 0: not measured
+  double second_cache_bytes = 0;  // not a time: what the system says; 0: it says nothing
   /// Only `word` holds: nothing else was to be measured, too few tries counted or agreed, or memory
   /// could not be read.
   bool is_word_alone = false;

@@ -213,8 +213,9 @@ std::vector<Variant> canonical_variants(const Query& query) {
                      [&](const Variant& other) { return other.per_round == vector; }))
       variants.push_back({.per_round = std::move(vector)});
   };
+  VectorSearch search(rank_count, partners_max_of(query));
   const auto add = [&](const RoundPrice& price) {
-    add_vector(cheapest_vector(rank_count, partners_max_of(query), price));
+    add_vector(search.cheapest(price));
     for (plan::PerRound& vector : cheapest_of(minimal, rank_count, price, cheapest_max))
       add_vector(std::move(vector));
   };

@@ -1,124 +1,20 @@
 #include "tune/vectors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <numeric>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace tutti::tune {
 namespace {
 
-/// Compared in this order.
-struct Cost {
-  plan::Picoseconds time = 0;
-  std::uint32_t rounds = 0;
-  std::uint64_t messages = 0;
-  auto key() const { return std::tuple(time, rounds, messages); }
-};
-
 std::uint32_t divided_up(std::uint32_t number, std::uint32_t by) {
   assert(number > 0);
   return 1 + (number - 1) / by;
 }
-
-/// From the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m ranks to
-/// the rounds before it, and only the least r of each quotient counts.  Each round is priced once,
-/// whatever entries are allowed then.
-class Search {
- public:
-  Search(std::uint32_t rank_count, const RoundPrice& price, std::uint32_t largest)
-      : price_(price),
-        largest_(largest),
-        last_(rank_count - 1),
-        root_(std::uint64_t{1} << (std::bit_width(last_) + 1) / 2),
-        index_(2 * root_ + 1, none) {
-    if (rank_count > 1) add(rank_count);
-  }
-
-  /// The cheapest with entries up to `largest`, which is no more than before.
-  plan::PerRound best(std::uint32_t largest) {
-    plan::PerRound vector;
-    if (states_.empty()) return vector;
-    for (State& state : states_) {
-      state.cost = {.time = INT64_MAX};
-      for (std::size_t at = state.first; at < state.end && rounds_[at].entry <= largest; ++at) {
-        const LastRound& round = rounds_[at];
-        const Cost before = round.left == none ? Cost{} : states_[round.left].cost;
-        const Cost cost{before.time + round.price, before.rounds + 1,
-                        before.messages + round.entry};
-        if (cost.key() >= state.cost.key()) continue;
-        state.cost = cost;
-        state.last = at;
-      }
-    }
-    for (std::size_t state = states_.size() - 1; state != none;) {
-      const LastRound& round = rounds_[states_[state].last];
-      vector.push_back(round.entry);
-      state = round.left;
-    }
-    std::reverse(vector.begin(), vector.end());
-    return vector;
-  }
-
- private:
-  static constexpr std::size_t none = SIZE_MAX;
-
-  struct LastRound {
-    std::uint32_t entry;
-    std::size_t left;  // the state of the rounds before; none: there are none
-    plan::Picoseconds price;
-  };
-  /// So many ranks, with their last rounds among rounds_.
-  struct State {
-    std::size_t first, end;
-    Cost cost = {};
-    std::size_t last = 0;
-  };
-
-  template <class F>
-  void for_each_quotient(std::uint32_t ranks, F&& f) const {
-    for (std::uint32_t entry = 1; entry <= largest_;) {
-      const std::uint32_t left = divided_up(ranks, entry + 1);
-      f(entry, left);
-      if (left == 1) return;
-      entry = divided_up(ranks, left - 1) - 1;
-    }
-  }
-
-  /// All that occur are ceil(P / m) = 1 + floor((P - 1) / m) for some m: few numbers, of which the
-  /// large ones have an m of their own.
-  std::size_t& index_of(std::uint32_t ranks) {
-    const std::uint64_t quotient = ranks - std::uint64_t{1};
-    return index_[quotient < root_ ? quotient : root_ + last_ / quotient];
-  }
-
-  /// The states that a state needs come before it.
-  void add(std::uint32_t ranks) {
-    for_each_quotient(ranks, [&](std::uint32_t, std::uint32_t left) {
-      if (left > 1 && index_of(left) == none) add(left);
-    });
-    State state{.first = rounds_.size(), .end = 0};
-    for_each_quotient(ranks, [&](std::uint32_t entry, std::uint32_t left) {
-      const plan::Round round{
-          .length = left, .messages = entry, .short_messages = (entry + 1) * left - ranks};
-      rounds_.push_back(
-          {.entry = entry, .left = left == 1 ? none : index_of(left), .price = price_(round)});
-    });
-    state.end = rounds_.size();
-    index_of(ranks) = states_.size();
-    states_.push_back(state);
-  }
-
-  const RoundPrice& price_;
-  std::uint32_t largest_;
-  std::uint64_t last_, root_;
-  std::vector<std::size_t> index_;  // of states, or none
-  std::vector<State> states_;
-  std::vector<LastRound> rounds_;
-};
 
 /// The `count` cheapest of `vectors` that cost at most `most`, the cheapest first.
 std::vector<plan::PerRound> cheapest_up_to(plan::Picoseconds most,
@@ -263,17 +159,80 @@ std::uint32_t messages_max_of(std::uint32_t rank_count, std::uint32_t partners_m
   return partners_max >= rank_count - 1 ? UINT32_MAX : partners_max / 2;
 }
 
-plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_max,
-                               const RoundPrice& price) {
+VectorSearch::VectorSearch(std::uint32_t rank_count, std::uint32_t partners_max)
+    : messages_max_(messages_max_of(rank_count, partners_max)),
+      last_(rank_count - 1),
+      root_(1u << (std::bit_width(last_) + 1) / 2),
+      index_(2 * root_ + std::size_t{1}, none) {
   assert(rank_count >= 1);
-  const std::uint32_t messages_max = messages_max_of(rank_count, partners_max);
-  Search search(rank_count, price, messages_of_round_max);
+  if (rank_count > 1) add(rank_count);
+}
+
+plan::PerRound VectorSearch::cheapest(const RoundPrice& price) {
+  for (LastRound& last : rounds_) last.price = price(last.round);
   for (std::uint32_t largest = messages_of_round_max; largest >= 1; --largest) {
-    plan::PerRound vector = search.best(largest);
-    if (std::accumulate(vector.begin(), vector.end(), std::uint64_t{0}) <= messages_max)
+    plan::PerRound vector = best(largest);
+    if (std::accumulate(vector.begin(), vector.end(), std::uint64_t{0}) <= messages_max_)
       return vector;
   }
-  return search.best(messages_of_round_max);
+  return best(messages_of_round_max);
+}
+
+plan::PerRound VectorSearch::best(std::uint32_t largest) {
+  plan::PerRound vector;
+  if (states_.empty()) return vector;
+  for (State& state : states_) {
+    state.cost = {.time = INT64_MAX};
+    for (std::size_t at = state.first; at < state.end && rounds_[at].round.messages <= largest;
+         ++at) {
+      const LastRound& last = rounds_[at];
+      const Cost before = last.left == none ? Cost{} : states_[last.left].cost;
+      const Cost cost{before.time + last.price, before.rounds + 1,
+                      before.messages + last.round.messages};
+      if (cost.key() >= state.cost.key()) continue;
+      state.cost = cost;
+      state.last = at;
+    }
+  }
+  for (std::size_t state = states_.size() - 1; state != none;) {
+    const LastRound& last = rounds_[states_[state].last];
+    vector.push_back(last.round.messages);
+    state = last.left;
+  }
+  std::reverse(vector.begin(), vector.end());
+  return vector;
+}
+
+/// All that occur are ceil(P / m) = 1 + floor((P - 1) / m) for some m: few numbers, of which the
+/// large ones have an m of their own.
+std::size_t& VectorSearch::index_of(std::uint32_t ranks) {
+  const std::uint32_t quotient = ranks - 1;
+  return index_[quotient < root_ ? quotient : root_ + last_ / quotient];
+}
+
+/// The states that a state needs come before it.
+void VectorSearch::add(std::uint32_t ranks) {
+  std::array<plan::Round, messages_of_round_max> rounds;
+  std::size_t count = 0;
+  for (std::uint32_t entry = 1; entry <= messages_of_round_max;) {
+    const std::uint32_t left = divided_up(ranks, entry + 1);
+    rounds[count++] = {
+        .length = left, .messages = entry, .short_messages = (entry + 1) * left - ranks};
+    if (left == 1) break;
+    if (index_of(left) == none) add(left);
+    entry = divided_up(ranks, left - 1) - 1;
+  }
+  const std::size_t first = rounds_.size();
+  for (std::size_t at = 0; at < count; ++at)
+    rounds_.push_back(
+        {.round = rounds[at], .left = rounds[at].length == 1 ? none : index_of(rounds[at].length)});
+  index_of(ranks) = states_.size();
+  states_.push_back({.first = first, .end = rounds_.size()});
+}
+
+plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_max,
+                               const RoundPrice& price) {
+  return VectorSearch(rank_count, partners_max).cheapest(price);
 }
 
 }  // namespace tutti::tune

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <tuple>
 #include <vector>
 
 #include "plan/core/per_round.hpp"
@@ -17,9 +18,55 @@ inline constexpr std::uint32_t messages_of_round_max = 15;
 
 using RoundPrice = std::function<plan::Picoseconds(const plan::Round&)>;
 
-/// The vector that covers the ranks and has the least sum of prices over its rounds; of those the
-/// one of fewest rounds, then fewest messages, then larger entries first.  No rank has more than
-/// `partners_max` partners, if there is such a vector.
+/// Finds the vectors of least price that cover so many ranks, by one price after the other.
+///
+/// From the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m ranks to
+/// the rounds before it, and only the least r of each quotient counts.  Each round is priced once,
+/// whatever entries are allowed then.
+class VectorSearch {
+ public:
+  VectorSearch(std::uint32_t rank_count, std::uint32_t partners_max);
+
+  /// The vector that covers the ranks and has the least sum of prices over its rounds; of those the
+  /// one of fewest rounds, then fewest messages, then larger entries first.  No rank has more than
+  /// `partners_max` partners, if there is such a vector.
+  plan::PerRound cheapest(const RoundPrice& price);
+
+ private:
+  static constexpr std::size_t none = SIZE_MAX;
+
+  /// Compared in this order.
+  struct Cost {
+    plan::Picoseconds time = 0;
+    std::uint32_t rounds = 0;
+    std::uint64_t messages = 0;
+    auto key() const { return std::tuple(time, rounds, messages); }
+  };
+  struct LastRound {
+    plan::Round round;
+    std::size_t left;  // the state of the rounds before; none: there are none
+    plan::Picoseconds price = 0;
+  };
+  /// So many ranks, with their last rounds among rounds_.
+  struct State {
+    std::size_t first, end;
+    Cost cost = {};
+    std::size_t last = 0;
+  };
+
+  void add(std::uint32_t ranks);
+  std::size_t& index_of(std::uint32_t ranks);
+  /// With entries up to `largest`, by the prices of rounds_.
+  plan::PerRound best(std::uint32_t largest);
+
+  std::uint32_t messages_max_;
+  std::uint32_t last_, root_;
+  std::vector<std::size_t> index_;  // of states, or none
+  std::vector<State> states_;
+  std::vector<LastRound> rounds_;
+};
+
+/// Likewise by a single price.
 plan::PerRound cheapest_vector(std::uint32_t rank_count, std::uint32_t partners_max,
                                const RoundPrice& price);
 

@@ -36,22 +36,21 @@ class ByProduct {
       std::uint64_t value;
       std::int64_t price;
       std::size_t at;
+      std::uint64_t next;  // the product
     };
     std::vector<Factor> factors;  // the largest first
     for (std::uint64_t value =
              std::min(prices.largest + std::uint64_t{1}, rank_count + std::uint64_t{0});
          value >= 2; --value)
-      factors.push_back({value, prices.combining.of(value - 1), 0});
+      factors.push_back({value, prices.combining.of(value - 1), 0, value});
     known_.push_back(Core{});
-    for (;;) {
+    while (!factors.empty()) {
       std::uint64_t product = UINT64_MAX;
-      for (const Factor& factor : factors)
-        product = std::min(product, known_[factor.at].product * factor.value);
-      if (product > rank_count) break;
+      for (const Factor& factor : factors) product = std::min(product, factor.next);
       Core kept{.product = product, .price = INT64_MAX};
       for (Factor& factor : factors) {
+        if (factor.next != product) continue;
         const Core& last = known_[factor.at];
-        if (last.product * factor.value != product) continue;
         const Core next{.product = product,
                         .price = last.price + factor.price,
                         .rounds = last.rounds + 1,
@@ -60,6 +59,11 @@ class ByProduct {
         if (next.key() < kept.key()) kept = next;
       }
       known_.push_back(kept);
+      std::erase_if(factors, [&](Factor& factor) {
+        if (factor.next != product) return false;
+        factor.next = known_[factor.at].product * factor.value;
+        return factor.next > rank_count;
+      });
     }
   }
 
