@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <new>
 
 namespace tutti::bench {
@@ -47,6 +48,25 @@ void end(int signal) {
   ::_exit(128 + signal);
 }
 
+volatile std::sig_atomic_t noted = 0;
+
+void note(int signal) {
+  noted = signal;
+}
+
+void handle_by(void (*handler)(int), int flags) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  ::sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&action.sa_mask, signal);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+      ::sigaction(signal, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 void end_with_words(const std::string& file, bool says) {
@@ -66,19 +86,19 @@ void end_with_words(const std::string& file, bool says) {
                               begin + "the file is written: " + file + "\n"},
                     .journal = journal,
                     .says_why = says};
-  struct sigaction action {};
-  action.sa_handler = end;
-  ::sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&action.sa_mask, signal);
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction before {};
-    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
-      ::sigaction(signal, &action, nullptr);
-  }
+  handle_by(end, 0);
 }
 
 void note_stage(RunStage stage) noexcept {
   if (shared != nullptr) shared->store(stage);
+}
+
+void note_signals() {
+  handle_by(note, SA_RESETHAND | SA_RESTART);
+}
+
+int noted_signal() noexcept {
+  return noted;
 }
 
 }  // namespace tutti::bench

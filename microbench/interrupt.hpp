@@ -1,5 +1,5 @@
 // What a run of tutti-tune prints and leaves behind if a user ends it (SIGINT, SIGTERM): whether
-// findings are kept, and how to go on.
+// findings are kept and how to go on, or what was judged by then.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +22,11 @@ enum class RunStage : std::uint32_t {
 void end_with_words(const std::string& file, bool says);
 /// Any process of the run may set the stage.
 void note_stage(RunStage stage) noexcept;
+
+/// From now on the first of either signal is only noted, for a run that prints what it has by then;
+/// the same signal again ends the process.  One that was ignored stays ignored.
+void note_signals();
+/// The signal that has come; 0: none.
+int noted_signal() noexcept;
 
 }  // namespace tutti::bench

@@ -53,6 +53,7 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
   const std::vector<ChoiceCell> cells = sample_of_choices(grid, grid.size(), options.seed);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
+  note_signals();
   const VerifyOptions how{.percent_off = options.percent_off,
                           .seed = options.seed,
                           .model = is_asked(VerifiedPart::model),
@@ -66,13 +67,14 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
                             static_cast<double>(std::max<std::size_t>(done, 1));
         const double allowed = (options.verify_budget - spent).count();
         progress.show(done, count, std::min(left, allowed), result.cell.text());
-        return allowed > 0;
+        return allowed > 0 && noted_signal() == 0;
       });
   Verdict verdict{.text = regret_table_of(results), .misses = misses_of(results)};
   for (const ChosenBy way : every_way_of_choosing)
     if (regrets_of(results, way).cells > 0)
       verdict.text += fmt::format("\nchosen by {}\n{}", name_of(way), table_of(results, way));
-  verdict.text += fmt::format("{} of {} cells\n", results.size(), cells.size());
+  verdict.text += fmt::format("{} of {} cells{}\n", results.size(), cells.size(),
+                              noted_signal() != 0 ? ", as a signal has come" : "");
   return verdict;
 }
 
@@ -98,13 +100,15 @@ Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& pro
   return {};
 }
 
-/// All parts of the grid are looked at together, where the first of them is asked for.
+/// All parts of the grid are looked at together, where the first of them is asked for.  A signal
+/// ends the grid, of which everything is printed that was judged by then.
 int verify(const TuneOptions& options) {
   Progress progress(stderr, program);
   Verdict all;
   bool has_grid = false;
   for (const VerifiedPart part : options.verified) {
     if (is_about_grid(part) && std::exchange(has_grid, true)) continue;
+    if (noted_signal() != 0) break;
     const Verdict verdict = verify_part(part, options, progress);
     all.text += (all.text.empty() ? "" : "\n") + verdict.text;
     all.misses += verdict.misses;
@@ -112,6 +116,7 @@ int verify(const TuneOptions& options) {
   progress.end();
   const int status = print(
       all.text + (all.misses.empty() ? std::string() : "\nWhat misses a bound:\n" + all.misses));
+  if (noted_signal() != 0) return 128 + noted_signal();
   return status != 0 || all.misses.empty() ? status : status_missed;
 }
 

@@ -195,6 +195,15 @@ interrupt() {
   grep -q 'nothing was found yet, and no file has changed' "$folder/errors" ||
     fail "before anything was found: $(<"$folder/errors")"
   [ ! -e "$file.journal" ] || fail "an empty journal is left"
+  # The grid has no journal, so what was judged by then is printed.
+  start "$tune" --verify model
+  for ((i = 0; i < 400; ++i)); do
+    grep -q '[1-9][0-9]* of [0-9]*, ' "$folder/errors" && break
+    sleep 0.05
+  done
+  interrupted INT program 130
+  grep -q '^[1-9][0-9]* of [0-9]* cells, as a signal has come$' "$folder/output" ||
+    fail "nothing is printed of a grid that was interrupted: $(<"$folder/output")"
 }
 
 # Two at once on one journal: as long as one has its lock, another one is refused.
