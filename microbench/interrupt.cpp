@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <new>
 
 namespace tutti::bench {
@@ -48,12 +47,14 @@ void end(int signal) {
   ::_exit(128 + signal);
 }
 
-volatile std::sig_atomic_t noted = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<int> noted = 0;  // several threads look at it
 
 void note(int signal) {
   noted = signal;
 }
 
+/// A signal that is ignored stays ignored.
 void handle_by(void (*handler)(int), int flags) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -93,11 +94,15 @@ void note_stage(RunStage stage) noexcept {
   if (shared != nullptr) shared->store(stage);
 }
 
-void note_signals() {
+NotedSignals::NotedSignals() {
   handle_by(note, SA_RESETHAND | SA_RESTART);
 }
 
-int noted_signal() noexcept {
+NotedSignals::~NotedSignals() {
+  handle_by(SIG_DFL, 0);
+}
+
+int NotedSignals::last() const noexcept {
   return noted;
 }
 

@@ -23,10 +23,18 @@ void end_with_words(const std::string& file, bool says);
 /// Any process of the run may set the stage.
 void note_stage(RunStage stage) noexcept;
 
-/// From now on the first of either signal is only noted, for a run that prints what it has by then;
-/// the same signal again ends the process.  One that was ignored stays ignored.
-void note_signals();
-/// The signal that has come; 0: none.
-int noted_signal() noexcept;
+/// While there is one, either signal is only noted, so that a run can print what it has by then;
+/// the same signal again ends the process.  Afterwards both end it again.  One that was ignored
+/// stays ignored.  For a program that has not called end_with_words().
+class NotedSignals {
+ public:
+  NotedSignals();
+  NotedSignals(const NotedSignals&) = delete;
+  NotedSignals& operator=(const NotedSignals&) = delete;
+  ~NotedSignals();
+
+  /// The last signal that has come; 0: none.  Any thread may ask.
+  int last() const noexcept;
+};
 
 }  // namespace tutti::bench

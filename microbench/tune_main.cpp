@@ -43,8 +43,9 @@ int print(const std::string& text) {
   return exit_failure;
 }
 
-/// Judges choices over the grid, in an order that makes each part of it a sample of the whole.
-Verdict verify_grid(const TuneOptions& options, Progress& progress) {
+/// Judges choices over the grid, in an order that makes each part of it a sample of the whole.  A
+/// signal that has cut it short is returned in `cut_by`.
+Verdict verify_grid(const TuneOptions& options, Progress& progress, int& cut_by) {
   const auto is_asked = [&](VerifiedPart part) {
     return std::find(options.verified.begin(), options.verified.end(), part) !=
            options.verified.end();
@@ -53,7 +54,7 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
   const std::vector<ChoiceCell> cells = sample_of_choices(grid, grid.size(), options.seed);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  note_signals();
+  const NotedSignals signals;
   const VerifyOptions how{.percent_off = options.percent_off,
                           .seed = options.seed,
                           .model = is_asked(VerifiedPart::model),
@@ -67,23 +68,25 @@ Verdict verify_grid(const TuneOptions& options, Progress& progress) {
                             static_cast<double>(std::max<std::size_t>(done, 1));
         const double allowed = (options.verify_budget - spent).count();
         progress.show(done, count, std::min(left, allowed), result.cell.text());
-        return allowed > 0 && noted_signal() == 0;
+        return allowed > 0 && signals.last() == 0;
       });
+  if (results.size() < cells.size()) cut_by = signals.last();
   Verdict verdict{.text = regret_table_of(results), .misses = misses_of(results)};
   for (const ChosenBy way : every_way_of_choosing)
     if (regrets_of(results, way).cells > 0)
       verdict.text += fmt::format("\nchosen by {}\n{}", name_of(way), table_of(results, way));
   verdict.text += fmt::format("{} of {} cells{}\n", results.size(), cells.size(),
-                              noted_signal() != 0 ? ", as a signal has come" : "");
+                              cut_by != 0 ? ", as a signal has come" : "");
   return verdict;
 }
 
-Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& progress) {
+Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& progress,
+                    int& cut_by) {
   switch (part) {
     case VerifiedPart::model:
     case VerifiedPart::race:
     case VerifiedPart::nearby:
-      return verify_grid(options, progress);
+      return verify_grid(options, progress, cut_by);
     case VerifiedPart::fit: {
       constexpr std::uint32_t seeds = 200;
       return verify_fit(seeds, [&](const std::string& preset, std::size_t done, std::size_t count) {
@@ -101,22 +104,23 @@ Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& pro
 }
 
 /// All parts of the grid are looked at together, where the first of them is asked for.  A signal
-/// ends the grid, of which everything is printed that was judged by then.
+/// ends the grid and leaves out the parts after it; what was judged by then is printed.
 int verify(const TuneOptions& options) {
   Progress progress(stderr, program);
   Verdict all;
   bool has_grid = false;
+  int cut_by = 0;
   for (const VerifiedPart part : options.verified) {
     if (is_about_grid(part) && std::exchange(has_grid, true)) continue;
-    if (noted_signal() != 0) break;
-    const Verdict verdict = verify_part(part, options, progress);
+    if (cut_by != 0) break;
+    const Verdict verdict = verify_part(part, options, progress, cut_by);
     all.text += (all.text.empty() ? "" : "\n") + verdict.text;
     all.misses += verdict.misses;
   }
   progress.end();
   const int status = print(
       all.text + (all.misses.empty() ? std::string() : "\nWhat misses a bound:\n" + all.misses));
-  if (noted_signal() != 0) return 128 + noted_signal();
+  if (status == 0 && cut_by != 0) return 128 + cut_by;
   return status != 0 || all.misses.empty() ? status : status_missed;
 }
 

@@ -19,6 +19,9 @@ using namespace probing;
 /// have to agree.
 constexpr std::uint64_t rounds_min = 6;
 constexpr std::uint64_t rounds_max = 96;
+/// What a way to put chunks gets of a probe's time for further rounds, once it has had a third of
+/// the most rounds.  The other ways and the long payloads need time, too.
+constexpr unsigned share_of_way = 8;
 /// Long payloads disturb each other more, so their times agree later.  Most probes need four rounds
 /// of them.
 constexpr std::uint64_t large_rounds_max = 120;
@@ -240,8 +243,10 @@ class Leader {
     // Ranks that share a CPU at first may be moved to different ones later, so rounds that do not
     // count cost no more than time.
     std::uint64_t counted = 0;
+    const Clock::time_point end = Clock::now() + probe_.patience / share_of_way;
     while (counted < rounds_max && may_go_on()) {
       if (counted >= rounds_min && chunk.is_agreed(probe_.spread_max)) return true;
+      if (counted >= rounds_max / 3 && Clock::now() >= end) break;
       if (round(chunk)) ++counted;
     }
     return counted >= rounds_min;

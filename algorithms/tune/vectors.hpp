@@ -21,8 +21,8 @@ using RoundPrice = std::function<plan::Picoseconds(const plan::Round&)>;
 /// Finds the vectors of least price that cover so many ranks, by one price after the other.
 ///
 /// From the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m ranks to
-/// the rounds before it, and only the least r of each quotient counts.  Each round is priced once,
-/// whatever entries are allowed then.
+/// the rounds before it, and only the least r of each quotient counts.  By each price, a round is
+/// priced once, whatever entries are allowed then.
 class VectorSearch {
  public:
   VectorSearch(std::uint32_t rank_count, std::uint32_t partners_max);

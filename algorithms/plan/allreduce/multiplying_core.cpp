@@ -59,11 +59,9 @@ class ByProduct {
         if (next.key() < kept.key()) kept = next;
       }
       known_.push_back(kept);
-      std::erase_if(factors, [&](Factor& factor) {
-        if (factor.next != product) return false;
-        factor.next = known_[factor.at].product * factor.value;
-        return factor.next > rank_count;
-      });
+      for (Factor& factor : factors)
+        if (factor.next == product) factor.next = known_[factor.at].product * factor.value;
+      std::erase_if(factors, [&](const Factor& factor) { return factor.next > rank_count; });
     }
   }
 

@@ -56,6 +56,11 @@ TEST(CheapestVector, is_the_least_of_all_by_any_prices) {
             .first->second;
       };
       const plan::PerRound vector = cheapest_vector(ranks, partners_max, price);
+      // A search that has gone by another price before finds the same.
+      VectorSearch search(ranks, partners_max);
+      static_cast<void>(
+          search.cheapest([](const plan::Round& round) { return Picoseconds{1} + round.length; }));
+      EXPECT_EQ(search.cheapest(price), vector) << ranks;
       const std::uint32_t messages_max = messages_max_of(ranks, partners_max);
       // Within the limit, the cheapest of the largest entries with which a cheapest one keeps to
       // it.
