@@ -35,7 +35,7 @@ void lower(double& least, double one) noexcept {
   least = std::min(least, one);
 }
 
-/// Of the CPU that this rank runs on, as the system describes it.
+/// Returns what the system says of its CPUs; 0 if it says nothing.
 double second_cache_bytes() noexcept {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
   return static_cast<double>(std::max(0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE)));

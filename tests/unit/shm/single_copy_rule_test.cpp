@@ -116,7 +116,8 @@ const Machine xeon_with_larger_caches{.name = "Xeon with larger caches",
                                                {ReadFor::gather, 2 * M, 1.02},
                                                {ReadFor::gather, 4 * M, 1.10}}};
 
-/// The same on another day, six launches in turns; copies cost as much in both directions then.
+/// This is the same machine on another day, when putting and getting a chunk took equally long.  The
+/// ratios are of six launches in turns.
 const Machine xeon_with_larger_caches_again{.name = "Xeon with larger caches, again",
                                             .costs = {.word = 186,
                                                       .read_call = 1172,
