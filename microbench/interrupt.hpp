@@ -23,9 +23,9 @@ void end_with_words(const std::string& file, bool says);
 /// Any process of the run may set the stage.
 void note_stage(RunStage stage) noexcept;
 
-/// While there is one, either signal is only noted, so that a run can print what it has by then;
-/// the same signal again ends the process.  Afterwards both end it again.  One that was ignored
-/// stays ignored.  For a program that has not called end_with_words().
+/// While it exists, SIGINT and SIGTERM are only noted once each, so that a run can print what it
+/// has; the same signal again ends the process.  The destructor restores the default action.
+/// Ignored signals stay ignored.  It is not for programs that have called end_with_words().
 class NotedSignals {
  public:
   NotedSignals();

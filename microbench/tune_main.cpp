@@ -103,8 +103,8 @@ Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& pro
   return {};
 }
 
-/// All parts of the grid are looked at together, where the first of them is asked for.  A signal
-/// ends the grid and leaves out the parts after it; what was judged by then is printed.
+/// All parts that are about the grid are judged together, in place of the first one asked for.  A
+/// signal ends this, and later parts are left out; what was judged by then is printed.
 int verify(const TuneOptions& options) {
   Progress progress(stderr, program);
   Verdict all;

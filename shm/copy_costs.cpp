@@ -19,8 +19,8 @@ using namespace probing;
 /// have to agree.
 constexpr std::uint64_t rounds_min = 6;
 constexpr std::uint64_t rounds_max = 96;
-/// What a way to put chunks gets of a probe's time for further rounds, once it has had a third of
-/// the most rounds.  The other ways and the long payloads need time, too.
+/// After rounds_max / 3 rounds, a way to put chunks ends once it has taken 1 / share_of_way of the
+/// probe's time: the other ways and the long payloads need time, too.
 constexpr unsigned share_of_way = 8;
 /// Long payloads disturb each other more, so their times agree later.  Most probes need four rounds
 /// of them.

@@ -108,8 +108,8 @@ constexpr double margin = 0.95;
 /// takes no longer than copying where their figures are equal, and 0.8 of it once the host of a
 /// virtual machine has moved the CPUs (docs/performance.md, "Reading in place").
 constexpr double margin_of_chunk = 1.05;
-/// As much for a reduce that is not near.  One that took 1.33 of the time of copying takes 0.90 by
-/// the figures ("Xeon with large caches" in single_copy_rule_test.cpp).
+/// The margin for a reduce that is not near.  One whose figures said 0.90 of the time of copying
+/// took 1.33 ("Xeon with large caches" in single_copy_rule_test.cpp).
 constexpr double margin_of_far_reduce = 0.85;
 
 double margin_of(ReadFor what, std::size_t bytes, const CopyCosts& costs) noexcept {

@@ -203,8 +203,8 @@ plan::PerRound VectorSearch::best(std::uint32_t largest) {
   return vector;
 }
 
-/// All that occur are ceil(P / m) = 1 + floor((P - 1) / m) for some m: few numbers, of which the
-/// large ones have an m of their own.
+/// All numbers of ranks that occur are 1 + q with q = floor((P - 1) / m) for some m.  A small q is
+/// its own index, and a large q is found by (P - 1) / q, which no other large q has.
 std::size_t& VectorSearch::index_of(std::uint32_t ranks) {
   const std::uint32_t quotient = ranks - 1;
   return index_[quotient < root_ ? quotient : root_ + last_ / quotient];

@@ -18,11 +18,11 @@ inline constexpr std::uint32_t messages_of_round_max = 15;
 
 using RoundPrice = std::function<plan::Picoseconds(const plan::Round&)>;
 
-/// Finds the vectors of least price that cover so many ranks, by one price after the other.
+/// Finds the cheapest vectors for a number of ranks, by several prices in turn.
 ///
-/// From the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m ranks to
-/// the rounds before it, and only the least r of each quotient counts.  By each price, a round is
-/// priced once, whatever entries are allowed then.
+/// It goes from the last round to the first one: a round of r messages leaves ceil(m / (r+1)) of m
+/// ranks to the rounds before it, and only the least r of each quotient counts.  Each price is
+/// asked once for a round, whatever the limit of entries is.
 class VectorSearch {
  public:
   VectorSearch(std::uint32_t rank_count, std::uint32_t partners_max);
