@@ -62,9 +62,12 @@ std::vector<Node> groups_of(const Topology& topology, std::uint32_t group_size) 
   std::vector<std::uint32_t> seats(topology.node_count());
   std::vector<Node> last(topology.node_count());  // group of each node
   std::vector<Node> groups;
+  groups.reserve(topology.rank_count);
   std::uint32_t group_count = 0;
   for (const Node node : topology.node_of) {
-    if (seats[index_of(node)]++ % group_size == 0) last[index_of(node)] = Node{group_count++};
+    std::uint32_t& seat = seats[index_of(node)];
+    if (seat == 0) last[index_of(node)] = Node{group_count++};
+    seat = seat + 1 == group_size ? 0 : seat + 1;
     groups.push_back(last[index_of(node)]);
   }
   return groups;

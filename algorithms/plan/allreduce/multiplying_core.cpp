@@ -44,24 +44,28 @@ class ByProduct {
          value >= 2; --value)
       factors.push_back({value, prices.combining.of(value - 1), 0, value});
     known_.push_back(Core{});
-    while (!factors.empty()) {
-      std::uint64_t product = UINT64_MAX;
-      for (const Factor& factor : factors) product = std::min(product, factor.next);
-      Core kept{.product = product, .price = INT64_MAX};
+    for (std::uint64_t product = 2; !factors.empty();) {
+      known_.push_back({.product = product, .price = INT64_MAX});
+      Core& kept = known_.back();
+      std::uint64_t least = UINT64_MAX;
+      bool is_over = false;  // for some factor
       for (Factor& factor : factors) {
-        if (factor.next != product) continue;
-        const Core& last = known_[factor.at];
-        const Core next{.product = product,
-                        .price = last.price + factor.price,
-                        .rounds = last.rounds + 1,
-                        .messages = last.messages + factor.value - 1,
-                        .before = factor.at++};
-        if (next.key() < kept.key()) kept = next;
+        if (factor.next == product) {
+          const Core& last = known_[factor.at];
+          const Core next{.product = product,
+                          .price = last.price + factor.price,
+                          .rounds = last.rounds + 1,
+                          .messages = last.messages + factor.value - 1,
+                          .before = factor.at};
+          if (next.key() < kept.key()) kept = next;
+          factor.next = known_[++factor.at].product * factor.value;
+          is_over = is_over || factor.next > rank_count;
+        }
+        least = std::min(least, factor.next);
       }
-      known_.push_back(kept);
-      for (Factor& factor : factors)
-        if (factor.next == product) factor.next = known_[factor.at].product * factor.value;
-      std::erase_if(factors, [&](const Factor& factor) { return factor.next > rank_count; });
+      product = least;
+      if (is_over)
+        std::erase_if(factors, [&](const Factor& factor) { return factor.next > rank_count; });
     }
   }
 
