@@ -106,7 +106,7 @@ std::uint32_t CanonicalTree::blocks_max_across_seam(std::uint32_t length) const 
   std::uint32_t most = 0;
   for (int d = 0; std::uint64_t{1} << d < full; ++d) {
     const std::uint64_t power = std::uint64_t{1} << d;
-    if (power > length + missing) break;  // and so are all larger ones
+    if (power > length + missing) break;                 // and so are all larger ones
     const std::uint64_t sum = length + missing % power;  // of 2^d + x and b
     if ((missing & power) == 0 && sum >= power)
       most = std::max(most, 1 + bits_of_summands(sum - power, d));
