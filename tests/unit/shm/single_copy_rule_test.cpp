@@ -116,7 +116,7 @@ const Machine xeon_with_larger_caches{.name = "Xeon with larger caches",
                                                {ReadFor::gather, 2 * M, 1.02},
                                                {ReadFor::gather, 4 * M, 1.10}}};
 
-/// This is the same machine on another day, when putting and getting a chunk took equally long.  The
+/// This is the same machine on another day, when putting and getting a chunk took equally long. The
 /// ratios are of six launches in turns.
 const Machine xeon_with_larger_caches_again{.name = "Xeon with larger caches, again",
                                             .costs = {.word = 186,
