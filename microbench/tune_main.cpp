@@ -104,7 +104,7 @@ Verdict verify_part(VerifiedPart part, const TuneOptions& options, Progress& pro
 }
 
 /// All parts that are about the grid are judged together, in place of the first one asked for.  A
-/// signal ends this, and later parts are left out; what was judged by then is printed.
+/// signal during that ends it, and later parts are left out; what was judged by then is printed.
 int verify(const TuneOptions& options) {
   Progress progress(stderr, program);
   Verdict all;
