@@ -95,7 +95,7 @@ void note_stage(RunStage stage) noexcept {
 }
 
 NotedSignals::NotedSignals() {
-  handle_by(note, SA_RESETHAND | SA_RESTART);
+  handle_by(note, static_cast<int>(SA_RESETHAND | SA_RESTART));
 }
 
 NotedSignals::~NotedSignals() {

@@ -163,7 +163,7 @@ VectorSearch::VectorSearch(std::uint32_t rank_count, std::uint32_t partners_max)
     : messages_max_(messages_max_of(rank_count, partners_max)),
       last_(rank_count - 1),
       root_(1u << (std::bit_width(last_) + 1) / 2),
-      index_(2 * root_ + std::size_t{1}, none) {
+      index_(2 * std::size_t{root_} + 1, none) {
   assert(rank_count >= 1);
   if (rank_count > 1) add(rank_count);
 }
