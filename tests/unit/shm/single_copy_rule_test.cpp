@@ -33,7 +33,8 @@ struct Machine {
 /// docs/latency.svg and, divided by the ratios, those by copying.  Exchanges at once were not
 /// measured on this machine and the next three; they take as many times as long as one rank's
 /// copies as was measured later on CPUs that share as much: 1.16 without a shared cache, 1.18 with
-/// one.
+/// one.  Its
+/// second-level cache was not asked for; processors of this kind have 2 MiB.
 const Machine xeon{.name = "Xeon",
                    .costs = {.word = 100,
                              .read_call = 1450,
